@@ -1,0 +1,52 @@
+# One door: `make` shows what can be done.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help try test lint docs bench clean
+
+help:
+	@echo "make try     install annai here and search the example documents"
+	@echo "make test    check style and types, and run every test"
+	@echo "make docs    renew the generated pages in docs/"
+	@echo "make bench   measure speed and memory (needs ../shared/eval, or ANNAI_EVAL)"
+	@echo "make clean   remove what the others made"
+
+try: $(VENV)/.annai
+	@$(PYTHON) -c "print('\n  annai search \"環境構築の方法\" --docs-dir examples\n')"
+	@$(BIN)/annai search "環境構築の方法" --docs-dir examples -n 3
+	@$(PYTHON) -c "print('\n  annai search \"how do I roll back a bad deployment?\" --docs-dir examples\n')"
+	@$(BIN)/annai search "how do I roll back a bad deployment?" --docs-dir examples -n 3
+	@echo
+	@echo "Now your own: $(BIN)/annai search \"a question\" --docs-dir FOLDER"
+
+test: lint
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/picture.py
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/pipeline.py
+	$(BIN)/python benchmarks/vectors.py
+
+$(VENV)/.annai: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing annai into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing annai and its test tools into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(VENV)/.annai $@
+
+clean:
+	rm -rf $(VENV) examples/.annai .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

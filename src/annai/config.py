@@ -1,0 +1,360 @@
+"""What does the user want? Find the settings, read them, check them, and hand out one frozen `Config`.
+
+The dataclasses below are the one table of settings: the loader, the comments that `annai init` writes and the
+documentation are all made from them. No other module reads the environment for settings.
+"""
+
+import dataclasses
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from annai.errors import ConfigError
+
+CONFIG_NAME = "annai.toml"
+STATE_FOLDER = ".annai"
+CONFIG_VARIABLE = "ANNAI_CONFIG"
+
+
+def setting(
+    default: Any,  # noqa: ANN401 - a setting's default is a value of any of the setting types
+    text: str,
+    *,
+    choices: tuple[str, ...] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
+) -> Any:  # noqa: ANN401 - stands for the field's own type, as dataclasses.field does
+    """A field of a settings section: its default, what it means and what it may be."""
+    metadata = {"text": text, "choices": choices, "minimum": minimum, "maximum": maximum}
+    if isinstance(default, tuple):
+        return field(default_factory=lambda: default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """[project]: which folder is searched."""
+
+    root: str = setting("", "The project's folder; empty: the folder of this file.")
+    name: str = setting("", "A name for people; empty: the folder's name.")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """[database]: where the index lives."""
+
+    path: str = setting(".annai/index.sqlite", "The index file; relative to the project's root.")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """[store]: the engine behind the index."""
+
+    engine: str = setting("sqlite", "The engine that keeps the index.", choices=("sqlite", "memory"))
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """[files]: which files are documents."""
+
+    include: tuple[str, ...] = setting(
+        ("**/*.md", "**/*.markdown", "**/*.mdx", "**/*.txt", "**/*.rst"),
+        "Patterns (as in .gitignore) of the files to index.",
+    )
+    exclude: tuple[str, ...] = setting(
+        (".*/", "node_modules/", "__pycache__/", "dist/", "build/"),
+        "Patterns (as in .gitignore) of files and folders to leave out; `.*/` is every hidden folder.",
+    )
+    respect_gitignore: bool = setting(True, "Leave out what .gitignore and .annaiignore files leave out.")
+    max_file_mb: float = setting(10.0, "Files larger than this are skipped.", minimum=0)
+    follow_symlinks: bool = setting(False, "Follow symbolic links that stay inside the collection.")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """[chunking]: how documents are cut."""
+
+    strategy: str = setting(
+        "sections",
+        "sections: the tree of headings; tokens: windows of equal size; headings: flat, at headings.",
+        choices=("sections", "tokens", "headings"),
+    )
+    size: int = setting(1024, "Tokens in a window or in a piece of a long section.", minimum=512, maximum=4096)
+    overlap: int = setting(64, "Tokens that neighbouring windows or pieces share.", minimum=0, maximum=2048)
+    max_tokens: int = setting(2000, "Sections over this many tokens are also cut into pieces.", minimum=64)
+    min_tokens: int = setting(100, "Sections under this many tokens stay inside their parent.", minimum=0)
+    max_depth: int = setting(3, "The deepest heading level that makes a section.", minimum=0, maximum=3)
+    max_chars: int = setting(3000, "Longest piece of the headings strategy, in characters.", minimum=100)
+    min_chars: int = setting(50, "Shorter pieces of the headings strategy join their neighbour.", minimum=0)
+    heading_levels: tuple[int, ...] = setting(
+        (1, 2, 3), "Heading levels at which the headings strategy cuts.", minimum=1, maximum=6
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """[embedding]: how texts become vectors."""
+
+    provider: str = setting(
+        "use",
+        "use: the multilingual sentence encoder inside the installation; hashing: words only, no model.",
+        choices=("use", "hashing"),
+    )
+    batch_size: int = setting(32, "Texts embedded at once.", minimum=1, maximum=4096)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """[search]: what a search returns when its options do not say."""
+
+    limit: int = setting(5, "Results a search returns.", minimum=1, maximum=1000)
+    mode: str = setting("hybrid", "By meaning and words, or by one of them.", choices=("hybrid", "vector", "keyword"))
+    content: str = setting(
+        "section",
+        "What a result carries: the passage that matched, its section, the document or nothing.",
+        choices=("passage", "section", "document", "none"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """[display]: how things are shown."""
+
+    default_format: str = setting(
+        "table", "How lists (`collection ls`, `status`) are shown.", choices=("table", "json")
+    )
+    color: str = setting("auto", "Colours on a terminal.", choices=("auto", "always", "never"))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Every setting, and where the project is."""
+
+    root: Path
+    """The project's folder, resolved."""
+    file: Path | None = None
+    """The file the settings came from, if any."""
+    named: bool = False
+    """Whether the user named the folder, by option or by config: only then may it be the home folder."""
+    project: Project = field(default_factory=Project)
+    database: Database = field(default_factory=Database)
+    store: StoreSettings = field(default_factory=StoreSettings)
+    files: Files = field(default_factory=Files)
+    chunking: Chunking = field(default_factory=Chunking)
+    embedding: Embedding = field(default_factory=Embedding)
+    search: Search = field(default_factory=Search)
+    display: Display = field(default_factory=Display)
+
+    @property
+    def database_path(self) -> Path:
+        """Where the index file is."""
+        return self.root / self.database.path
+
+    @property
+    def name(self) -> str:
+        """The project's name for people."""
+        return self.project.name or self.root.name
+
+
+SECTIONS: dict[str, type] = {
+    "project": Project,
+    "database": Database,
+    "store": StoreSettings,
+    "files": Files,
+    "chunking": Chunking,
+    "embedding": Embedding,
+    "search": Search,
+    "display": Display,
+}
+"""The sections of annai.toml, in the order in which they are documented."""
+
+
+def load_config(
+    *,
+    config: Path | None = None,
+    docs_dir: Path | None = None,
+    start: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Config:
+    """Find and read the settings.
+
+    A file named by `config` or by ANNAI_CONFIG is taken as it is. Otherwise `docs_dir`, or the folder found by
+    walking up from `start`, is the project. Raises `ConfigError` for anything that is not understood.
+    """
+    if config is None and environment.get(CONFIG_VARIABLE):
+        config = Path(environment[CONFIG_VARIABLE])
+    if docs_dir is not None and not docs_dir.is_dir():
+        raise ConfigError(f"There is no folder {docs_dir}; name an existing one with --docs-dir.")
+    found: tuple[Path, Path | None]
+    if config is not None:
+        if not config.is_file():
+            raise ConfigError(f"There is no config file {config}; `annai init` writes one.")
+        found = config.resolve().parent, config.resolve()
+    elif docs_dir is not None:
+        found = docs_dir.resolve(), _config_file(docs_dir.resolve())
+    else:
+        found = _find_project((start or Path.cwd()).resolve())
+    folder, file = found
+
+    table = _read_table(file) if file else {}
+    loaded = _checked(table, file) if file else {}
+    project: Project = loaded.get("project", Project())
+    root = docs_dir.resolve() if docs_dir else (folder / Path(project.root).expanduser()).resolve()
+    if not root.is_dir():
+        raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder; correct it.")
+    result = Config(root=root, file=file, named=docs_dir is not None, **loaded)
+    if environment.get("NO_COLOR") and result.display.color == "auto":
+        result = override(result, "display", color="never")
+    if result.chunking.overlap >= result.chunking.size:
+        raise ConfigError(
+            f"{file}: chunking.overlap ({result.chunking.overlap}) must be less than chunking.size "
+            f"({result.chunking.size}); make it smaller."
+        )
+    return result
+
+
+def override(config: Config, section: str, **values: object) -> Config:
+    """The same settings with some values of one section replaced, checked as if they stood in the file.
+
+    A value of None leaves the setting as it is.
+    """
+    given = {key: value for key, value in values.items() if value is not None}
+    checked = _check_section(section, given, "the command line")
+    current = getattr(config, section)
+    return dataclasses.replace(
+        config, **{section: dataclasses.replace(current, **{key: getattr(checked, key) for key in given})}
+    )
+
+
+def template() -> str:
+    """The text of a new annai.toml: every setting, commented out, with its meaning and its default."""
+    lines = ["# annai's settings. Every one is optional; the values shown are the defaults.", ""]
+    for name, section in SECTIONS.items():
+        lines.append(f"[{name}]")
+        for item in fields(section):
+            lines += [f"# {explain(item)}", f"# {item.name} = {default_text(item)}"]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def explain(item: "dataclasses.Field[Any]") -> str:
+    """A setting's meaning, with what it may be."""
+    text: str = item.metadata["text"]
+    minimum, maximum = item.metadata["minimum"], item.metadata["maximum"]
+    if maximum is not None:
+        text += f" ({minimum:g}–{maximum:g})"
+    choices = item.metadata["choices"]
+    if choices and not all(f"{choice}:" in text for choice in choices):
+        text += f" ({', '.join(choices)})"
+    return text
+
+
+def default_text(item: "dataclasses.Field[Any]") -> str:
+    """A setting's default as it is written in the file."""
+    return _toml(item.default if item.default_factory is dataclasses.MISSING else item.default_factory())
+
+
+def _find_project(start: Path) -> tuple[Path, Path | None]:
+    """Walk up to a folder that holds a config file or an index; else `start` itself."""
+    home = Path.home().resolve()
+    for folder in (start, *start.parents):
+        if file := _config_file(folder):
+            return folder, file
+        # An index left in the home folder must not draw in every folder below it.
+        if (folder / STATE_FOLDER).is_dir() and folder not in (home, Path(folder.anchor)):
+            return folder, None
+    return start, None
+
+
+def _config_file(folder: Path) -> Path | None:
+    if (folder / CONFIG_NAME).is_file():
+        return folder / CONFIG_NAME
+    pyproject = folder / "pyproject.toml"
+    if pyproject.is_file() and "annai" in _parse(pyproject).get("tool", {}):
+        return pyproject
+    return None
+
+
+def _read_table(file: Path) -> dict[str, Any]:
+    table = _parse(file)
+    if file.name == "pyproject.toml":
+        table = table.get("tool", {}).get("annai", {})
+    return table
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} is not valid TOML: {error}. Correct it there.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not UTF-8: {error}. Save it as UTF-8.") from error
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}.") from error
+
+
+def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Turn a parsed file into settings sections."""
+    result = {}
+    for name, values in table.items():
+        if name not in SECTIONS:
+            raise ConfigError(f"{file}: unknown section [{name}]{_suggest(name, SECTIONS)}")
+        if not isinstance(values, dict):
+            raise ConfigError(f"{file}: {name} must be a section: write [{name}] on a line of its own.")
+        result[name] = _check_section(name, values, str(file))
+    return result
+
+
+def _check_section(name: str, values: Mapping[str, Any], origin: str) -> Any:  # noqa: ANN401 - one of SECTIONS
+    section = SECTIONS[name]
+    known = {item.name: item for item in fields(section)}
+    types = get_type_hints(section)
+    checked = {}
+    for key, value in values.items():
+        if key not in known:
+            raise ConfigError(f"{origin}: unknown key {name}.{key}{_suggest(key, known)}")
+        checked[key] = _check_value(f"{origin}: {name}.{key}", value, types[key], known[key].metadata)
+    return section(**checked)
+
+
+def _check_value(where: str, value: object, kind: Any, metadata: Mapping[str, Any]) -> object:  # noqa: ANN401 - a type
+    """The value as the setting's type, or an error that says what is allowed."""
+    if get_origin(kind) is tuple:
+        item = get_args(kind)[0]
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{where} must be a list of {_type_name(item)}, not {value!r}.")
+        return tuple(_check_value(where, each, item, metadata) for each in value)
+    # bool is an int to Python, and an int is good enough where a float is asked for.
+    fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
+    if not fits:
+        raise ConfigError(f"{where} must be {_type_name(kind)}, not {value!r}.")
+    if metadata["choices"] and value not in metadata["choices"]:
+        raise ConfigError(f"{where} must be one of {', '.join(metadata['choices'])}, not {value!r}.")
+    minimum, maximum = metadata["minimum"], metadata["maximum"]
+    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
+        bounds = f"at least {minimum}" if maximum is None else f"between {minimum} and {maximum}"
+        raise ConfigError(f"{where} must be {bounds}, not {value!r}.")
+    return value
+
+
+def _type_name(kind: type) -> str:
+    return {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}[kind]
+
+
+def _suggest(name: str, known: Mapping[str, object]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}."
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return str(value)

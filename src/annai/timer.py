@@ -1,0 +1,39 @@
+"""How long did a step take? Timers that speak only when someone listens (`--verbose`)."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def timer(label: str) -> Iterator[None]:
+    """Log how long the block took, as `[TIMER] label: 1.2ms`."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        logger.debug("[TIMER] %s: %.1fms", label, (time.perf_counter() - start) * 1000)
+
+
+class Stopwatch:
+    """Adds up the time of steps that alternate, such as reading and embedding file after file."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def measure(self, label: str) -> Iterator[None]:
+        """Count the block's time under the label."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[label] = self._seconds.get(label, 0.0) + time.perf_counter() - start
+
+    def report(self) -> None:
+        """Log every label's sum, in the order in which the labels first came."""
+        for label, seconds in self._seconds.items():
+            logger.debug("[TIMER] %s: %.1fms", label, seconds * 1000)

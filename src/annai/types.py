@@ -1,0 +1,269 @@
+"""What are the things annai talks about? Frozen values, and nothing that does I/O."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+Format = Literal["markdown", "rst", "text"]
+Mode = Literal["hybrid", "vector", "keyword"]
+Sort = Literal["score", "depth", "path"]
+Content = Literal["passage", "section", "document", "none"]
+IndexStatus = Literal["latest", "updating", "outdated"]
+
+IMPLICIT_COLLECTION = "root"
+"""The name of the one collection of a project that has none registered: the project's root itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A registered directory of documents."""
+
+    name: str
+    source: Path
+    description: str = ""
+    enabled: bool = True
+    imported_at: str = ""
+    """When the last import of it ended (ISO 8601, UTC); empty if there was none."""
+    embedder: str = ""
+    """The identity of the embedder that made its vectors; empty while it has none."""
+    settings: str = ""
+    """A fingerprint of the settings its sections were made with; when it changes, every file is indexed anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a file is not a document of the index, or why its document is out of date."""
+
+    kind: Literal["skipped", "failed"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What the index knows of one file on disk."""
+
+    path: str
+    """Relative to the collection's source, `/`-separated, NFC."""
+    size: int
+    mtime_ns: int
+    hash: str = ""
+    """SHA-256 of the file's bytes in hexadecimal; empty if they were never read."""
+    problem: Problem | None = None
+
+
+class ChangeKind(StrEnum):
+    """What happened to a file since it was last indexed."""
+
+    NEW = "new"
+    UPDATED = "updated"
+    TOUCHED = "touched"
+    """Its time changed and its content did not: only the remembered time needs an update."""
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file that differs from what the index knows of it."""
+
+    kind: ChangeKind
+    path: str
+    file: Path
+    """Where it is on disk, spelled as the file system spells it."""
+    size: int = 0
+    mtime_ns: int = 0
+    hash: str = ""
+    """The content's hash where the comparison has made sure of it: for a file that was touched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading line of a document."""
+
+    level: int
+    text: str
+    start: int
+    """Position of the first character of the heading's first line."""
+    end: int
+    """Position after the heading's last line (for setext and reStructuredText, after the underline)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Where a text's headings stand, and which spans of it should not be cut."""
+
+    headings: tuple[Heading, ...] = ()
+    blocks: tuple[tuple[int, int], ...] = ()
+    """Spans (start, end) of tables, lists, code fences and HTML, in order, not overlapping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One file, read whole."""
+
+    collection: str
+    path: str
+    title: str
+    text: str
+    """The whole decoded file, front matter and line endings included: every position points into it."""
+    state: FileState
+    format: Format = "markdown"
+    body_start: int = 0
+    """Where the front matter ends and the body begins."""
+    front_matter: Mapping[str, object] = field(default_factory=dict)
+    outline: Outline = field(default_factory=Outline)
+    """Only a freshly read document carries it; the store does not keep it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A node of a document's tree: a span of its text.
+
+    The first section of a document is its root, the whole body; parents come before their children. A *leaf* is
+    a section without child sections; the leaves tile the body. A leaf too long to be embedded whole also has
+    overlapping *pieces*. What is embedded and matched are the *passages*: pieces, and leaves without pieces.
+    """
+
+    order: int
+    """Position in the document's list of sections; the root has 0."""
+    parent: int | None
+    """The parent's order; None for the root."""
+    depth: int
+    """0 for the whole document, 1–3 for what stands under a heading of that level."""
+    heading: str
+    heading_path: tuple[str, ...]
+    """Headings from the outermost to this section's own."""
+    number: tuple[int, ...]
+    """Position in the outline: (1, 2) is the second part of the first; text before the first part has 0."""
+    start: int
+    end: int
+    start_line: int
+    """Counted from 1."""
+    end_line: int
+    """The last line with text of this section, inclusive."""
+    token_count: int
+    piece: int = 0
+    """1, 2, 3 … for the pieces of a leaf; 0 for a section proper."""
+    last_depth: int = -1
+    """The deepest heading level this span stands for: 1 for a document that is one H1 chapter; else its depth."""
+    is_passage: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSection:
+    """A section as a store gives it back."""
+
+    key: int
+    """The store's own handle; it changes when the document is indexed again."""
+    root_key: int
+    """The handle of the document's root section."""
+    collection: str
+    path: str
+    title: str
+    section: Section
+    japanese: bool
+    """Whether the document is written in Japanese."""
+    problem: Problem | None = None
+    """Set when the file could not be read since: the section shows an older state."""
+
+    @property
+    def id(self) -> str:
+        """The public name of the section; it stays the same while the document's outline does."""
+        return section_id(self.collection, self.path, self.section)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which documents a search looks at; empty means no restriction."""
+
+    collections: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Path prefixes, at folder or file boundaries: `docs/api` holds `docs/api/a.md` and not `docs/apis.md`."""
+    excludes: tuple[str, ...] = ()
+    clean_only: bool = False
+    """Leave out documents whose file changed or failed since they were indexed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question with its options."""
+
+    text: str
+    limit: int = 5
+    where: Where = field(default_factory=Where)
+    depths: tuple[int, ...] = ()
+    mode: Mode = "hybrid"
+    sort: Sort = "score"
+    content: Content = "section"
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """Where a hit's score comes from."""
+
+    similarity: float = 0.0
+    """Cosine of the query's vector and the best passage's."""
+    document_similarity: float = 0.0
+    """Cosine of the query's vector and the whole document's."""
+    keywords: float = 0.0
+    """The share of the query's words, by weight, that the best passage holds, 0–1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A section that answers a query."""
+
+    id: str
+    collection: str
+    path: str
+    title: str
+    heading: str
+    heading_path: tuple[str, ...]
+    depth: int
+    section_number: tuple[int, ...]
+    start_line: int
+    end_line: int
+    start_position: int
+    end_position: int
+    token_count: int
+    score: float
+    """0–1, higher is better."""
+    content: str
+    index_status: IndexStatus = "latest"
+    is_dirty: bool = False
+    passage: str = ""
+    """The text that matched best, for previews."""
+    passage_line: int = 1
+    """The line on which that text begins."""
+    reasons: Reasons = field(default_factory=Reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a search returns."""
+
+    query: str
+    took_ms: float
+    total: int
+    """How many sections were found before the limit."""
+    results: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSummary:
+    """What an import did."""
+
+    added: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    failed: int = 0
+
+
+def section_id(collection: str, path: str, section: Section) -> str:
+    """Name a section for the outside: `COLLECTION:PATH#1.2`, with `~3` for a piece, `COLLECTION:PATH` for the root."""
+    number = ".".join(map(str, section.number))
+    piece = f"~{section.piece}" if section.piece else ""
+    return f"{collection}:{path}" + (f"#{number}{piece}" if number or piece else "")

@@ -1,0 +1,86 @@
+"""What do tests share? Small projects made of real files, and the program run as a user runs it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from annai.config import Config, load_config, override
+from annai.engine import Engine
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.delenv("ANNAI_CONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """An empty folder for documents."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def write(docs: Path) -> Callable[[str, str], Path]:
+    """Write a file below `docs`."""
+
+    def write(path: str, text: str) -> Path:
+        file = docs / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return write
+
+
+def quick_config(folder: Path) -> Config:
+    """The folder's settings with the embedder that needs no model."""
+    return override(load_config(docs_dir=folder), "embedding", provider="hashing")
+
+
+@pytest.fixture
+def engine(docs: Path) -> Iterator[Engine]:
+    """`docs` as a project, with the quick embedder."""
+    with Engine(quick_config(docs)) as engine:
+        yield engine
+
+
+class Annai:
+    """The program itself, in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(
+        self, *arguments: str, code: int = 0, stdin: str = "", environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `annai` in the folder, and expect this exit code."""
+        done = subprocess.run(
+            [sys.executable, "-m", "annai", *arguments],
+            cwd=self.folder,
+            env=os.environ | {"COLUMNS": "100"} | (environment or {}),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
+
+
+@pytest.fixture
+def annai(docs: Path) -> Annai:
+    """The program, run in `docs` with the quick embedder."""
+    (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
+    return Annai(docs)

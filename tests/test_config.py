@@ -1,0 +1,115 @@
+"""Are settings found, checked and explained?"""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from annai.config import SECTIONS, Config, load_config, override, template
+from annai.errors import ConfigError
+
+
+def load(folder: Path, text: str, name: str = "annai.toml") -> Config:
+    (folder / name).write_text(text, encoding="utf-8")
+    return load_config(start=folder, environment={})
+
+
+def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:
+    config = load_config(start=tmp_path, environment={})
+    assert config.root == tmp_path
+    assert config.file is None
+    assert config.search.limit == 5
+    assert config.database_path == tmp_path / ".annai" / "index.sqlite"
+
+
+def test_the_file_is_found_by_walking_up(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "annai.toml").write_text("[search]\nlimit = 7\n")
+    config = load_config(start=inner, environment={})
+    assert (config.root, config.search.limit) == (tmp_path, 7)
+
+
+def test_an_index_marks_a_project_too(tmp_path: Path) -> None:
+    (tmp_path / "p" / ".annai").mkdir(parents=True)
+    (tmp_path / "p" / "deep").mkdir()
+    assert load_config(start=tmp_path / "p" / "deep", environment={}).root == tmp_path / "p"
+
+
+def test_an_index_in_the_home_folder_draws_nothing_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".annai").mkdir()
+    (tmp_path / "below").mkdir()
+    assert load_config(start=tmp_path / "below", environment={}).root == tmp_path / "below"
+
+
+def test_a_named_file_comes_before_the_environment_and_that_before_walking_up(tmp_path: Path) -> None:
+    for name, limit in (("annai.toml", 1), ("env.toml", 2), ("named.toml", 3)):
+        (tmp_path / name).write_text(f"[search]\nlimit = {limit}\n")
+    environment = {"ANNAI_CONFIG": str(tmp_path / "env.toml")}
+    assert load_config(start=tmp_path, environment={}).search.limit == 1
+    assert load_config(start=tmp_path, environment=environment).search.limit == 2
+    assert load_config(config=tmp_path / "named.toml", environment=environment).search.limit == 3
+
+
+def test_pyproject_works_too_and_is_ignored_without_our_table(tmp_path: Path) -> None:
+    assert load(tmp_path, "[tool.annai.search]\nlimit = 9\n", "pyproject.toml").search.limit == 9
+    config = load(tmp_path, "[tool.other]\nx = 1\n", "pyproject.toml")
+    assert config.file is None
+
+
+def test_the_root_is_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    assert load(tmp_path, '[project]\nroot = "docs"\n').root == tmp_path / "docs"
+    with pytest.raises(ConfigError, match="is not a folder"):
+        load(tmp_path, '[project]\nroot = "nowhere"\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[serach]\nlimit = 1", r"unknown section \[serach\]; did you mean search\?"),
+        ("[search]\nlimt = 1", r"unknown key search.limt; did you mean limit\?"),
+        ("[search]\nxyz = 1", "unknown key search.xyz; there are limit, mode, content"),
+        ('[search]\nlimit = "5"', "search.limit must be a whole number, not '5'"),
+        ("[search]\nlimit = true", "search.limit must be a whole number, not True"),
+        ("[search]\nlimit = 0", "search.limit must be between 1 and 1000, not 0"),
+        ('[search]\nmode = "magic"', "search.mode must be one of hybrid, vector, keyword, not 'magic'"),
+        ('[files]\ninclude = "*.md"', "files.include must be a list of a string"),
+        ("[files]\ninclude = [1]", "files.include must be a string, not 1"),
+        ("[chunking]\nheading_levels = [0]", "chunking.heading_levels must be between 1 and 6"),
+        ("[chunking]\nsize = 512\noverlap = 600", "must be less than chunking.size"),
+        ("search = 1", r"search must be a section: write \[search\]"),
+        ("[search\n", "is not valid TOML"),
+    ],
+)
+def test_what_is_not_understood_is_an_error_that_names_file_key_and_what_is_allowed(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(tmp_path, text)
+    assert "annai.toml" in str(caught.value)
+
+
+def test_a_whole_number_is_good_enough_for_a_number(tmp_path: Path) -> None:
+    assert load(tmp_path, "[files]\nmax_file_mb = 3\n").files.max_file_mb == 3
+
+
+def test_overrides_are_checked_as_the_file_is(tmp_path: Path) -> None:
+    config = load_config(start=tmp_path, environment={})
+    assert override(config, "chunking", size=600, overlap=None).chunking.size == 600
+    with pytest.raises(ConfigError, match=r"the command line: chunking.size must be between 512 and 4096, not 3"):
+        override(config, "chunking", size=3)
+
+
+def test_the_template_explains_every_setting_and_loads_when_uncommented(tmp_path: Path) -> None:
+    text = template()
+    for name, section in SECTIONS.items():
+        for item in fields(section):
+            assert f"# {item.name} = " in text, f"{name}.{item.name}"
+    lines = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("[") or " = " in line]
+    assert load(tmp_path, "\n".join(lines)) == load(tmp_path, "")
+
+
+def test_no_color_is_heard(tmp_path: Path) -> None:
+    assert load_config(start=tmp_path, environment={"NO_COLOR": "1"}).display.color == "never"
