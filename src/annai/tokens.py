@@ -1,0 +1,189 @@
+"""What are the units of a text? Tokens for measuring it, words for finding it by keywords; CJK included."""
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import chain
+
+import Stemmer
+
+# Kanji, kana, their iteration and length marks, and Hangul: scripts written without (dependable) spaces.
+_CJK = (
+    r"\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_KATAKANA = r"\u30a1-\u30fa"
+
+_TOKEN = re.compile(rf"[{_CJK}]|\d{{1,3}}|[^\W\d_{_CJK}]{{1,8}}|[^\w\s]|_+")
+_WORD = re.compile(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
+_CJK_START = re.compile(rf"[{_CJK}]")
+_LONG_VOWEL_AT_END = re.compile(rf"(?<=[{_KATAKANA}ー]{{2}})ー(?![{_KATAKANA}ー])")
+_CLUSTER = re.compile(r".[\u0300-\u036f\u3099\u309a\uff9e\uff9f]*", re.DOTALL)
+_HIRAGANA_ONLY = re.compile(r"[\u3041-\u309fー]+\Z")
+
+LONGEST_WORD = 64
+"""Longer runs of letters are data (hashes, base64), not words: only their beginning is kept."""
+
+LOW_WEIGHT = 0.3
+"""What a word that says little (`the`, `する`) counts in a query, against 1 for the others."""
+
+STOP_WORDS = frozenset(
+    "a an and any are as at be been but by can did do does for from had has have how i if in into is it its me my "
+    "no not of on or our shall should so such that the their them then there these they this to us was we were "
+    "what when where which who whom why will with would you your".split()
+)
+
+
+class TokenPositions:
+    """Where the tokens of one text begin and end, so that any span of it can be measured at once.
+
+    A token is a CJK character, a mark, up to eight letters of a word or up to three digits: close to what language
+    models count, with no table to load.
+    """
+
+    def __init__(self, text: str) -> None:
+        spans = [match.span() for match in _TOKEN.finditer(text)]
+        self.starts = [start for start, _ in spans]
+        self.ends = [end for _, end in spans]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def count(self, start: int, end: int) -> int:
+        """How many tokens begin in the span."""
+        return bisect_left(self.starts, end) - bisect_left(self.starts, start)
+
+    def index(self, position: int) -> int:
+        """The number of the first token that begins at the position or after it."""
+        return bisect_left(self.starts, position)
+
+
+def count_tokens(text: str) -> int:
+    """How many tokens the text has."""
+    return len(_TOKEN.findall(text))
+
+
+def words(text: str) -> list[str]:
+    """The words to index, in the order of the text.
+
+    Width and case do not matter (NFKC, lower case). English words are stemmed; names such as `getUserById` and
+    `snake_case` give themselves and their parts. A run of Japanese gives its overlapping pairs of characters and,
+    at its end, its last character, so that every single character begins a word too; a long vowel mark at the end
+    of a katakana word is left out, so that サーバー and サーバ are one.
+    """
+    return list(chain.from_iterable(map(_VOCABULARY.__getitem__, _WORD.findall(normalise(text)))))
+
+
+def query_words(text: str) -> dict[str, float]:
+    """The distinct words of a query with their weights, in the order of the query.
+
+    As `words`, except that a run of Japanese longer than one character gives its pairs only. A word that is one
+    CJK character stands for every word that begins with it.
+    """
+    found: dict[str, float] = {}
+    for run in _WORD.findall(normalise(text)):
+        terms = _VOCABULARY[run]
+        if len(terms) > 1 and _CJK_START.match(run):
+            terms = terms[:-1]
+        for term in terms:
+            found.setdefault(term, word_weight(term))
+    return found
+
+
+def word_weight(word: str) -> float:
+    """How much a word says: 1, or `LOW_WEIGHT` for English stop words and for what is all hiragana."""
+    return LOW_WEIGHT if word in _STOP_STEMS or _HIRAGANA_ONLY.match(word) else 1.0
+
+
+def marked_spans(text: str, terms: set[str]) -> list[tuple[int, int]]:
+    """Where the text holds one of the terms, as merged spans in order; for marking matches in a preview.
+
+    A single CJK character among the terms marks itself.
+    """
+    normalised, origin = _normalise_with_spans(text)
+    merged: list[tuple[int, int]] = []
+    for start, end in _term_spans(normalised, terms):
+        first, last = origin[start][0], origin[end - 1][1]
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def is_cjk(text: str) -> bool:
+    """Whether the text begins with a character of a script that is written without spaces."""
+    return bool(_CJK_START.match(text))
+
+
+def is_japanese(text: str) -> bool:
+    """Whether a document is written in Japanese: one in twenty of its characters says so."""
+    return len(re.findall(rf"[{_CJK}]", text)) * 20 >= len(text) > 0
+
+
+def normalise(text: str) -> str:
+    """One form for the many ways to type a character; case is kept."""
+    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return _LONG_VOWEL_AT_END.sub("", text)
+
+
+class _Vocabulary(dict[str, tuple[str, ...]]):
+    """Run of letters → its words, remembered: a text repeats its words far more often than it has new ones."""
+
+    CAPACITY = 200_000
+
+    def __init__(self) -> None:
+        self._stem = Stemmer.Stemmer("english").stemWord
+
+    def __missing__(self, run: str) -> tuple[str, ...]:
+        if len(self) >= self.CAPACITY:
+            self.clear()
+        result = tuple(self._terms(run))
+        if len(run) <= LONGEST_WORD:
+            self[run] = result
+        return result
+
+    def _terms(self, run: str) -> Iterator[str]:
+        if is_cjk(run):
+            yield from (run[i : i + 2] for i in range(len(run) - 1))
+            yield run[-1]
+            return
+        parts = _PART.findall(run)
+        if len(parts) <= 1:
+            yield self._stem(run.lower().strip("_")[:LONGEST_WORD]) or run
+            return
+        yield run.lower()[:LONGEST_WORD]
+        for part in parts[:LONGEST_WORD]:
+            yield self._stem(part.lower()[:LONGEST_WORD])
+
+
+_VOCABULARY = _Vocabulary()
+_STOP_STEMS = frozenset(Stemmer.Stemmer("english").stemWords(sorted(STOP_WORDS)))
+
+
+def _term_spans(text: str, terms: set[str]) -> Iterator[tuple[int, int]]:
+    """Spans of the text, in order, whose words are among the terms."""
+    for match in _WORD.finditer(text):
+        run, start = match.group(), match.start()
+        if not is_cjk(run):
+            if not terms.isdisjoint(_VOCABULARY[run]):
+                yield match.span()
+            continue
+        for i in range(len(run)):
+            if run[i] in terms:
+                yield start + i, start + i + 1
+            if run[i : i + 2] in terms:
+                yield start + i, min(start + i + 2, match.end())
+
+
+def _normalise_with_spans(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """The text in one form, and for each of its characters the span that it came from."""
+    letters: list[str] = []
+    spans: list[tuple[int, int]] = []
+    for match in _CLUSTER.finditer(text):
+        for letter in unicodedata.normalize("NFKC", match.group()):
+            letters.append(letter)
+            spans.append(match.span())
+    return "".join(letters), spans
