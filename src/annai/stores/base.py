@@ -1,0 +1,209 @@
+"""Where is an index kept, and what does it promise? The contract every store keeps, and the table of engines."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from types import TracebackType
+from typing import Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annai.config import Config
+from annai.types import Collection, Document, FileState, Section, StoredSection, Where
+
+Vectors = NDArray[np.float32]
+
+BM25_K1 = 1.2
+BM25_B = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Keywords:
+    """The words of one passage, separated by spaces, field by field."""
+
+    title: str
+    headings: str
+    path: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class FieldWeights:
+    """How much a word counts in each field of `Keywords`."""
+
+    title: float = 1.0
+    headings: float = 1.0
+    path: float = 1.0
+    body: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedDocument:
+    """A document with all that makes it findable, ready to be written."""
+
+    document: Document
+    japanese: bool
+    sections: Sequence[Section]
+    vectors: Vectors
+    """One row a section, of length 1 (or 0)."""
+    keywords: Mapping[int, Keywords]
+    """For each passage, by its section's `order`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A passage with a score."""
+
+    key: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """How much a store holds of one collection."""
+
+    documents: int
+    sections: int
+    vectors: int
+
+
+class Store(ABC):
+    """Documents, their sections, vectors and keywords, and what is remembered of files and collections.
+
+    Every method sees the effects of every `write` that returned before, by this process or another. A method that
+    writes does so wholly or, when it raises, not at all. Strings come back as they went in, whatever characters
+    they hold. Stores know no embedder: vectors are rows of numbers whose dimension is one within a collection.
+    """
+
+    read_only: bool = False
+    """Whether the index can only be searched, because its file or folder cannot be written."""
+
+    @abstractmethod
+    def collections(self) -> list[Collection]:
+        """Every collection, ordered by name."""
+
+    @abstractmethod
+    def save_collection(self, collection: Collection) -> None:
+        """Add the collection, or replace the one of that name; its documents stay."""
+
+    @abstractmethod
+    def delete_collection(self, name: str) -> None:
+        """Forget the collection and all its documents; an unknown name does nothing."""
+
+    @abstractmethod
+    def swap_collection(self, staging: str, name: str) -> None:
+        """Make the documents of `staging` those of `name`, whose own are deleted, and forget `staging`; all at once.
+
+        The collection `name` takes `staging`'s embedder, settings and import time and keeps the rest of its own.
+        """
+
+    @abstractmethod
+    def states(self, collection: str) -> dict[str, FileState]:
+        """What is known of the collection's files, by path; files that were skipped or failed included."""
+
+    @abstractmethod
+    def write(
+        self,
+        collection: str,
+        documents: Sequence[IndexedDocument] = (),
+        removed: Sequence[str] = (),
+        states: Sequence[FileState] = (),
+    ) -> None:
+        """Write all of this in one step: replace documents, forget paths, and remember file states.
+
+        A document replaces the one of the same path; readers see the old one or the new one whole. A state alone
+        updates what is remembered of a file; if its problem is `skipped`, the file has no document any more, if it
+        is `failed`, an older document stays and is no longer clean. The collection must exist.
+        """
+
+    @abstractmethod
+    def document(self, collection: str, path: str) -> Document | None:
+        """The document, or None; its outline is not kept."""
+
+    @abstractmethod
+    def sections(self, collection: str, path: str) -> list[StoredSection]:
+        """All sections of a document in their order; empty if there is no such document."""
+
+    @abstractmethod
+    def lookup(self, keys: Sequence[int]) -> dict[int, StoredSection]:
+        """Sections by key; keys that no longer exist are left out."""
+
+    @abstractmethod
+    def vectors(self, keys: Sequence[int], dimension: int) -> Vectors:
+        """The vectors of sections, a row of `dimension` numbers for each key in the order of the keys.
+
+        Numbers come back to within 0.001 of what went in; a key that no longer exists, or whose vector has another
+        dimension, gives zeros.
+        """
+
+    @abstractmethod
+    def nearest(self, vector: Vectors, limit: int, where: Where) -> list[Scored]:
+        """The passages whose vectors have the highest cosine with `vector`, best first, ties by key.
+
+        Scores are exact cosines (to within 0.001). An engine may miss a passage in a large index, seldom.
+        Collections whose vectors have another dimension are not looked at.
+        """
+
+    @abstractmethod
+    def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
+        """The passages that hold the words (word → weight), best first, ties by key.
+
+        The score is BM25 over the weighted fields, divided by what a text full of every word would get: 0–1, and
+        comparable between queries. A word of one CJK character stands for every word that begins with it. An
+        engine may leave out a long query's commonest words.
+        """
+
+    @abstractmethod
+    def statistics(self, collection: str) -> Statistics:
+        """Counts for one collection; zeros if it is unknown."""
+
+    @abstractmethod
+    def size_on_disk(self) -> int:
+        """Bytes that the whole index takes on disk."""
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within the block every read sees one state of the index, whatever is written meanwhile."""
+        yield
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and memory; closing twice is fine."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def inverse_document_frequency(total: int, holding: int) -> float:
+    """How rare a word is: the weight BM25 gives it when `holding` of `total` passages hold it."""
+    return float(np.log1p((total - holding + 0.5) / (holding + 0.5)))
+
+
+def is_under(path: str, prefixes: Sequence[str]) -> bool:
+    """Whether the path is one of the prefixes or lies in a folder that is."""
+    return any(path == prefix or path.startswith(prefix + "/") for prefix in map(trim_prefix, prefixes))
+
+
+def trim_prefix(prefix: str) -> str:
+    """A path prefix without the slashes and dots that people type around it."""
+    return prefix.removeprefix("./").strip("/")
+
+
+ENGINES = {
+    "sqlite": "annai.stores.sqlite",
+    "memory": "annai.stores.memory",
+}
+"""Engine → the module whose `open_store` opens it; imported when asked for."""
+
+
+def load_store(config: Config) -> Store:
+    """Open the store that the settings name."""
+    return cast(Store, import_module(ENGINES[config.store.engine]).open_store(config))

@@ -1,0 +1,242 @@
+"""How would an index behave with nothing to go wrong? The reference store: plain dictionaries, exact answers."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from annai.config import Config
+from annai.stores.base import (
+    BM25_B,
+    BM25_K1,
+    FieldWeights,
+    IndexedDocument,
+    Keywords,
+    Scored,
+    Statistics,
+    Store,
+    Vectors,
+    inverse_document_frequency,
+    is_under,
+)
+from annai.tokens import is_cjk
+from annai.types import Collection, Document, FileState, Outline, StoredSection, Where
+
+
+def open_store(config: Config) -> Store:  # noqa: ARG001 - every engine is opened with the config
+    """A new, empty store."""
+    return MemoryStore()
+
+
+@dataclass
+class _Held:
+    """One collection with its files and documents, by path."""
+
+    collection: Collection
+    states: dict[str, FileState] = field(default_factory=dict)
+    documents: dict[str, tuple[int, IndexedDocument]] = field(default_factory=dict)
+    """With the key of the root section; the others follow it."""
+
+
+class MemoryStore(Store):
+    """Keeps everything in dictionaries and compares with every passage."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Held] = {}
+        self._next_key = 1
+
+    def collections(self) -> list[Collection]:
+        """Every collection, ordered by name."""
+        return [self._held[name].collection for name in sorted(self._held)]
+
+    def save_collection(self, collection: Collection) -> None:
+        """Add or replace."""
+        if collection.name in self._held:
+            self._held[collection.name].collection = collection
+        else:
+            self._held[collection.name] = _Held(collection)
+
+    def delete_collection(self, name: str) -> None:
+        """Forget it and its documents."""
+        self._held.pop(name, None)
+
+    def swap_collection(self, staging: str, name: str) -> None:
+        """Move the documents over."""
+        new = self._held.pop(staging)
+        made = new.collection
+        new.collection = dataclasses.replace(
+            self._held[name].collection,
+            embedder=made.embedder,
+            settings=made.settings,
+            imported_at=made.imported_at,
+        )
+        self._held[name] = new
+
+    def states(self, collection: str) -> dict[str, FileState]:
+        """What is known of the files."""
+        return dict(self._held[collection].states) if collection in self._held else {}
+
+    def write(
+        self,
+        collection: str,
+        documents: Sequence[IndexedDocument] = (),
+        removed: Sequence[str] = (),
+        states: Sequence[FileState] = (),
+    ) -> None:
+        """Replace, forget, remember."""
+        held = self._held[collection]
+        for path in removed:
+            held.states.pop(path, None)
+            held.documents.pop(path, None)
+        for indexed in documents:
+            path = indexed.document.path
+            kept = dataclasses.replace(
+                indexed, document=dataclasses.replace(indexed.document, collection=collection, outline=Outline())
+            )
+            held.documents[path] = (self._next_key, kept)
+            held.states[path] = indexed.document.state
+            self._next_key += len(indexed.sections)
+        for state in states:
+            held.states[state.path] = state
+            if state.problem and state.problem.kind == "skipped":
+                held.documents.pop(state.path, None)
+
+    def document(self, collection: str, path: str) -> Document | None:
+        """The document, or None."""
+        held = self._held.get(collection)
+        found = held.documents.get(path) if held else None
+        if held is None or found is None:
+            return None
+        return dataclasses.replace(found[1].document, state=held.states[path])
+
+    def sections(self, collection: str, path: str) -> list[StoredSection]:
+        """All sections of a document."""
+        held = self._held.get(collection)
+        found = held.documents.get(path) if held else None
+        return _stored(held, *found) if held and found else []
+
+    def lookup(self, keys: Sequence[int]) -> dict[int, StoredSection]:
+        """Sections by key."""
+        wanted = set(keys)
+        everything = (
+            stored
+            for held in self._held.values()
+            for found in held.documents.values()
+            for stored in _stored(held, *found)
+        )
+        return {stored.key: stored for stored in everything if stored.key in wanted}
+
+    def vectors(self, keys: Sequence[int], dimension: int) -> Vectors:
+        """The vectors of sections."""
+        known = {
+            root + order: vector
+            for held in self._held.values()
+            for root, indexed in held.documents.values()
+            for order, vector in enumerate(indexed.vectors)
+            if len(vector) == dimension
+        }
+        nothing = np.zeros(dimension, np.float32)
+        return np.array([known.get(key, nothing) for key in keys], np.float32).reshape(len(keys), dimension)
+
+    def nearest(self, vector: Vectors, limit: int, where: Where) -> list[Scored]:
+        """Compare with every passage."""
+        scored = [
+            Scored(root + order, float(indexed.vectors[order] @ vector))
+            for root, indexed in self._documents(where)
+            if indexed.vectors.shape[1] == len(vector)
+            for order in indexed.keywords
+        ]
+        return _best(scored, limit)
+
+    def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
+        """Count words in every passage."""
+        everything = {
+            root + order: keywords
+            for root, indexed in self._documents(Where())
+            for order, keywords in indexed.keywords.items()
+        }
+        allowed = {root + order for root, indexed in self._documents(where) for order in indexed.keywords}
+        counts = {key: _weighted_counts(keywords, fields) for key, keywords in everything.items()}
+        lengths = {key: _length(keywords) for key, keywords in everything.items()}
+        average = sum(lengths.values()) / max(len(lengths), 1)
+
+        scores: defaultdict[int, float] = defaultdict(float)
+        best_possible = 0.0
+        for word, weight in words.items():
+            frequencies = {key: f for key, count in counts.items() if (f := _frequency(count, word)) > 0}
+            value = weight * inverse_document_frequency(len(everything), len(frequencies))
+            best_possible += value * (BM25_K1 + 1)
+            for key, frequency in frequencies.items():
+                damped = frequency + BM25_K1 * (1 - BM25_B + BM25_B * lengths[key] / average)
+                scores[key] += value * frequency * (BM25_K1 + 1) / damped
+        return _best([Scored(key, score / best_possible) for key, score in scores.items() if key in allowed], limit)
+
+    def statistics(self, collection: str) -> Statistics:
+        """Counts for one collection."""
+        held = self._held.get(collection)
+        documents = [indexed for _, indexed in held.documents.values()] if held else []
+        return Statistics(
+            documents=len(documents),
+            sections=sum(len(indexed.sections) for indexed in documents),
+            vectors=sum(len(indexed.vectors) for indexed in documents),
+        )
+
+    def size_on_disk(self) -> int:
+        """Nothing is on disk."""
+        return 0
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._held.clear()
+
+    def _documents(self, where: Where) -> list[tuple[int, IndexedDocument]]:
+        return [
+            (root, indexed)
+            for name, held in self._held.items()
+            if not where.collections or name in where.collections
+            for path, (root, indexed) in held.documents.items()
+            if (not where.paths or is_under(path, where.paths))
+            and not is_under(path, where.excludes)
+            and not (where.clean_only and held.states[path].problem)
+        ]
+
+
+def _stored(held: _Held, root: int, indexed: IndexedDocument) -> list[StoredSection]:
+    document = indexed.document
+    return [
+        StoredSection(
+            key=root + section.order,
+            root_key=root,
+            collection=held.collection.name,
+            path=document.path,
+            title=document.title,
+            section=section,
+            japanese=indexed.japanese,
+            problem=held.states[document.path].problem,
+        )
+        for section in indexed.sections
+    ]
+
+
+def _best(scored: list[Scored], limit: int) -> list[Scored]:
+    return sorted(scored, key=lambda each: (-each.score, each.key))[:limit]
+
+
+def _weighted_counts(keywords: Keywords, fields: FieldWeights) -> dict[str, float]:
+    counts: defaultdict[str, float] = defaultdict(float)
+    for name in ("title", "headings", "path", "body"):
+        for word in getattr(keywords, name).split():
+            counts[word] += getattr(fields, name)
+    return counts
+
+
+def _length(keywords: Keywords) -> int:
+    return sum(len(text.split()) for text in (keywords.title, keywords.headings, keywords.path, keywords.body))
+
+
+def _frequency(counts: Mapping[str, float], word: str) -> float:
+    if len(word) == 1 and is_cjk(word):
+        return sum(count for each, count in counts.items() if each.startswith(word))
+    return counts.get(word, 0.0)

@@ -1,0 +1,73 @@
+"""How do sections stand in the rows of an index file?"""
+
+import json
+from typing import Any
+
+from annai.types import Problem, Section, StoredSection
+
+SQLiteValue = None | int | float | bytes | str
+"""What a column of an SQLite table holds."""
+
+SECTION_COLUMNS = """
+    s.id, d.first_section, c.name, f.path, d.title, d.japanese, f.problem_kind, f.problem_reason,
+    s.ordinal, s.parent, s.depth, s.heading, s.heading_path, s.number, s.start_position, s.end_position,
+    s.start_line, s.end_line, s.token_count, s.piece, s.last_depth, s.is_passage
+    FROM sections s JOIN documents d ON d.id = s.document_id
+    JOIN files f ON f.id = s.document_id JOIN collections c ON c.id = f.collection_id
+"""
+"""What to select, and from where, to make a `StoredSection` of each row."""
+
+
+def section_row(first: int, document_id: int, section: Section) -> tuple[SQLiteValue, ...]:
+    """The row of `sections` for a section of a document whose sections begin at `first`."""
+    return (
+        first + section.order,
+        document_id,
+        section.order,
+        section.parent,
+        section.depth,
+        section.last_depth,
+        section.heading,
+        json.dumps(section.heading_path, ensure_ascii=False),
+        ".".join(map(str, section.number)),
+        section.piece,
+        section.start,
+        section.end,
+        section.start_line,
+        section.end_line,
+        section.token_count,
+        section.is_passage,
+    )
+
+
+def stored_section(row: tuple[Any, ...]) -> StoredSection:
+    """The section that a row of `SECTION_COLUMNS` tells of."""
+    key, root_key, collection, path, title, japanese, problem, reason, *rest = row
+    order, parent, depth, heading, heading_path, number, start, end, start_line, end_line, tokens, *more = rest
+    piece, last_depth, is_passage = more
+    section = Section(
+        order=order,
+        parent=parent,
+        depth=depth,
+        heading=heading,
+        heading_path=tuple(json.loads(heading_path)),
+        number=tuple(map(int, number.split("."))) if number else (),
+        start=start,
+        end=end,
+        start_line=start_line,
+        end_line=end_line,
+        token_count=tokens,
+        piece=piece,
+        last_depth=last_depth,
+        is_passage=bool(is_passage),
+    )
+    return StoredSection(
+        key=key,
+        root_key=root_key,
+        collection=collection,
+        path=path,
+        title=title,
+        section=section,
+        japanese=bool(japanese),
+        problem=Problem(problem, reason) if problem else None,
+    )

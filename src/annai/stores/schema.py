@@ -1,0 +1,87 @@
+"""What does an index file look like? Numbered migrations: version n is reached by running the first n of them."""
+
+APPLICATION_ID = 0x616E6E61
+"""`anna` in ASCII: marks an SQLite file as annai's."""
+
+MIGRATIONS = (
+    """
+    CREATE TABLE collections (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        description TEXT NOT NULL,
+        source TEXT NOT NULL,
+        enabled INTEGER NOT NULL,
+        imported_at TEXT NOT NULL,
+        embedder TEXT NOT NULL,
+        settings TEXT NOT NULL
+    ) STRICT;
+
+    -- What is known of every file, whether or not it became a document.
+    CREATE TABLE files (
+        id INTEGER PRIMARY KEY,
+        collection_id INTEGER NOT NULL,
+        path TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        mtime_ns INTEGER NOT NULL,
+        hash TEXT NOT NULL,
+        problem_kind TEXT,
+        problem_reason TEXT,
+        UNIQUE (collection_id, path)
+    ) STRICT;
+
+    -- A document has its file's id. Apart from `files`, so that comparing with the disk reads no texts.
+    CREATE TABLE documents (
+        id INTEGER PRIMARY KEY,
+        first_section INTEGER NOT NULL,
+        section_count INTEGER NOT NULL,
+        title TEXT NOT NULL,
+        japanese INTEGER NOT NULL,
+        format TEXT NOT NULL,
+        body_start INTEGER NOT NULL,
+        front_matter TEXT NOT NULL,
+        text TEXT NOT NULL
+    ) STRICT;
+
+    -- The sections of a document have consecutive ids, in their order.
+    CREATE TABLE sections (
+        id INTEGER PRIMARY KEY,
+        document_id INTEGER NOT NULL,
+        ordinal INTEGER NOT NULL,
+        parent INTEGER,
+        depth INTEGER NOT NULL,
+        last_depth INTEGER NOT NULL,
+        heading TEXT NOT NULL,
+        heading_path TEXT NOT NULL,
+        number TEXT NOT NULL,
+        piece INTEGER NOT NULL,
+        start_position INTEGER NOT NULL,
+        end_position INTEGER NOT NULL,
+        start_line INTEGER NOT NULL,
+        end_line INTEGER NOT NULL,
+        token_count INTEGER NOT NULL,
+        is_passage INTEGER NOT NULL
+    ) STRICT;
+
+    -- A section's vector as little-endian 16-bit floats.
+    CREATE TABLE vectors (section_id INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT;
+
+    -- A document's passages in one row: their ordinals (32-bit) and the packed signs of their vectors. This is what
+    -- a search reads whole, so it is as small as it can be.
+    CREATE TABLE passages (
+        document_id INTEGER PRIMARY KEY,
+        collection_id INTEGER NOT NULL,
+        first_section INTEGER NOT NULL,
+        dimension INTEGER NOT NULL,
+        ordinals BLOB NOT NULL,
+        signs BLOB NOT NULL
+    ) STRICT;
+
+    -- The words come ready-made and separated by spaces: every other character belongs to a word.
+    CREATE VIRTUAL TABLE keywords USING fts5(
+        title, headings, path, body,
+        content='', contentless_delete=1,
+        tokenize="unicode61 remove_diacritics 0 categories 'L* M* N* P* S* C*'"
+    );
+    CREATE VIRTUAL TABLE keyword_counts USING fts5vocab(keywords, 'row');
+    """,
+)

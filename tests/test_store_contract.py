@@ -1,0 +1,343 @@
+"""Does every store keep the contract of annai.stores.base? One suite, run over each engine."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from annai.errors import StoreError
+from annai.stores.base import FieldWeights, IndexedDocument, Keywords, Store
+from annai.stores.memory import MemoryStore
+from annai.stores.sqlite import SqliteStore
+from annai.tokens import query_words, words
+from annai.types import Collection, Document, FileState, Problem, Section, Where
+
+DIMENSION = 256
+Opener = Callable[[], Store]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    """Opens the store under test; opened again, it is the same index where that is possible."""
+    if request.param == "memory":
+        return MemoryStore
+    return lambda: SqliteStore(tmp_path / "index.sqlite")
+
+
+@pytest.fixture
+def store(open_store: Opener) -> Iterator[Store]:
+    with open_store() as store:
+        store.save_collection(Collection("a", Path("/a")))
+        yield store
+
+
+def vector(seed: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    values = np.random.default_rng(seed).standard_normal(DIMENSION).astype(np.float32)
+    return values / np.linalg.norm(values)
+
+
+def indexed(path: str, text: str = "text", *, seed: int = 0, parts: int = 0) -> IndexedDocument:
+    """A document whose root has `parts` children; the children, or the root alone, are its passages."""
+    root = Section(0, None, 0, "Title", (), (), 0, len(text), 1, 1, 1, last_depth=0, is_passage=not parts)
+    children = [
+        Section(i, 0, 1, f"Part {i}", ("Title", f"Part {i}"), (i,), 0, len(text), 1, 1, 1, last_depth=1)
+        for i in range(1, parts + 1)
+    ]
+    sections = [root, *children]
+    document = Document("a", path, "Title", text, FileState(path, len(text), 5, "hash"), front_matter={"tags": ["x"]})
+    keywords = Keywords("titl", "", " ".join(words(path)), " ".join(words(text)))
+    return IndexedDocument(
+        document=document,
+        japanese=False,
+        sections=sections,
+        vectors=np.array([vector(seed + order) for order in range(len(sections))]),
+        keywords={section.order: keywords for section in sections if section.is_passage},
+    )
+
+
+def paths_of(store: Store, keys: list[int]) -> list[str]:
+    found = store.lookup(keys)
+    return [found[key].path for key in keys]
+
+
+def nearest_paths(store: Store, seed: int, where: Where | None = None, limit: int = 10) -> list[str]:
+    return paths_of(store, [each.key for each in store.nearest(vector(seed), limit, where or Where())])
+
+
+def matching_paths(store: Store, query: str, where: Where | None = None, limit: int = 10) -> list[str]:
+    found = store.matching(query_words(query), FieldWeights(), limit, where or Where())
+    return paths_of(store, [each.key for each in found])
+
+
+def test_a_document_comes_back_as_it_went_in(store: Store) -> None:
+    written = indexed("a.md", "# 題\r\nbody\r", parts=2)
+    store.write("a", [written])
+    assert store.document("a", "a.md") == written.document
+    sections = store.sections("a", "a.md")
+    assert [each.section for each in sections] == written.sections
+    assert {each.root_key for each in sections} == {sections[0].key}
+    assert sections[0].title == "Title"
+
+
+@pytest.mark.parametrize(
+    "path", ["it's.md", 'quo"te.md', "絵文字😀.md", "nul\0.md", "new\nline.md", "%_*?.md", "a" * 500]
+)
+def test_any_path_survives(store: Store, path: str) -> None:
+    store.write("a", [indexed(path)])
+    assert store.states("a").keys() == {path}
+    document = store.document("a", path)
+    assert document is not None
+    assert document.path == path
+    assert nearest_paths(store, 0, Where(paths=(path,))) == [path]
+    store.write("a", removed=[path])
+    assert store.document("a", path) is None
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
+def test_any_text_survives_and_breaks_no_query(store: Store, text: str) -> None:
+    store.write("a", [indexed("a.md", text)])
+    document = store.document("a", "a.md")
+    assert document is not None
+    assert document.text == text
+    found = store.matching(query_words(text), FieldWeights(), 5, Where())
+    assert bool(found) == bool(query_words(text))
+    assert all(0 <= each.score <= 1 for each in found)
+
+
+def test_what_is_missing_is_none_or_empty(store: Store) -> None:
+    assert store.document("a", "none.md") is None
+    assert store.document("none", "none.md") is None
+    assert store.sections("a", "none.md") == []
+    assert store.states("none") == {}
+    assert store.lookup([1, 99]) == {}
+    assert store.nearest(vector(1), 5, Where()) == []
+    assert store.matching({"x": 1.0}, FieldWeights(), 5, Where()) == []
+    assert store.statistics("none").documents == 0
+    store.write("a", removed=["none.md"])
+    store.delete_collection("none")
+
+
+def test_writing_to_an_unknown_collection_is_an_error(store: Store) -> None:
+    with pytest.raises((StoreError, KeyError)):
+        store.write("none", [indexed("a.md")])
+
+
+def test_replacing_leaves_nothing_of_the_old_document(store: Store) -> None:
+    store.write("a", [indexed("a.md", "apple", parts=3)])
+    old = [each.key for each in store.sections("a", "a.md")]
+    store.write("a", [indexed("a.md", "banana", seed=50)])
+    assert matching_paths(store, "apple") == []
+    assert matching_paths(store, "banana") == ["a.md"]
+    assert len(store.nearest(vector(1), 10, Where())) == 1
+    assert store.statistics("a").sections == 1
+    assert store.statistics("a").vectors == 1
+    assert [key for key in old if key in store.lookup(old) and store.lookup(old)[key].section.order > 0] == []
+
+
+def test_a_failed_write_changes_nothing(store: Store) -> None:
+    store.write("a", [indexed("a.md", "apple")])
+    good, bad = indexed("b.md", "banana"), indexed("a.md", "cherry")
+    broken = replace(bad, document=replace(bad.document, text=object()))  # type: ignore[arg-type]
+    if isinstance(store, MemoryStore):
+        return  # Dictionaries take anything.
+    with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the engine says
+        store.write("a", [good, broken], removed=["a.md"])
+    assert store.states("a").keys() == {"a.md"}
+    assert matching_paths(store, "apple") == ["a.md"]
+    assert matching_paths(store, "banana") == []
+
+
+def test_nearest_is_ordered_by_cosine_and_ties_by_key(store: Store) -> None:
+    store.write("a", [indexed("b.md", seed=1), indexed("a.md", seed=1), indexed("c.md", seed=9)])
+    found = store.nearest(vector(1), 10, Where())
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+    assert found[0].score == pytest.approx(1, abs=0.001)
+    assert found[0].key < found[1].key
+    assert nearest_paths(store, 9, limit=1) == ["c.md"]
+
+
+def test_nearest_returns_passages_only(store: Store) -> None:
+    store.write("a", [indexed("a.md", parts=3)])
+    found = store.lookup([each.key for each in store.nearest(vector(0), 10, Where())])
+    assert sorted(each.section.order for each in found.values()) == [1, 2, 3]
+
+
+def test_vectors_come_back_in_the_order_asked_for(store: Store) -> None:
+    store.write("a", [indexed("a.md", parts=2)])
+    keys = [each.key for each in store.sections("a", "a.md")]
+    rows = store.vectors([keys[2], 999, keys[0]], DIMENSION)
+    expected = np.array([vector(2), vector(2) * 0, vector(0)])
+    assert np.allclose(rows, expected, atol=0.001)
+    assert store.vectors([], DIMENSION).shape == (0, DIMENSION)
+    assert not store.vectors(keys, 8).any()
+
+
+def test_a_vector_of_another_dimension_finds_nothing(store: Store) -> None:
+    store.write("a", [indexed("a.md")])
+    assert store.nearest(np.ones(DIMENSION * 2, np.float32), 5, Where()) == []
+
+
+def test_collections_may_have_different_dimensions(store: Store) -> None:
+    store.save_collection(Collection("b", Path("/b")))
+    wide = indexed("wide.md")
+    store.write("a", [indexed("a.md")])
+    store.write("b", [replace(wide, vectors=np.full((1, 100), 0.1, np.float32))])
+    assert nearest_paths(store, 0) == ["a.md"]
+    found = store.nearest(np.full(100, 0.1, np.float32), 5, Where())
+    assert paths_of(store, [each.key for each in found]) == ["wide.md"]
+    assert found[0].score == pytest.approx(1, abs=0.001)
+
+
+def test_matching_prefers_the_rare_word_and_counts_fields_by_weight(store: Store) -> None:
+    documents = [indexed(f"{i}.md", "common filler text", seed=i) for i in range(8)]
+    store.write("a", [*documents, indexed("rare.md", "common zebra", seed=20), indexed("zebra.md", "common", seed=21)])
+    assert set(matching_paths(store, "common zebra")[:2]) == {"rare.md", "zebra.md"}
+    weights = FieldWeights(path=10.0)
+    found = store.matching(query_words("zebra"), weights, 5, Where())
+    assert paths_of(store, [found[0].key]) == ["zebra.md"]
+
+
+def test_a_word_of_one_character_finds_every_word_that_begins_with_it(store: Store) -> None:
+    store.write("a", [indexed("a.md", "荷物の再配達"), indexed("b.md", "明日また再"), indexed("c.md", "配達")])
+    assert sorted(matching_paths(store, "再")) == ["a.md", "b.md"]
+
+
+def test_query_syntax_is_data(store: Store) -> None:
+    store.write("a", [indexed("a.md", 'C++ AND ("NOT" OR NEAR) body:* ^ - .NET')])
+    for query in ('"', "AND", "NOT body", "body:x*", "(", "C++ .NET", "NEAR(a b)", "^a - b", "'; DROP TABLE files; --"):
+        store.matching(query_words(query), FieldWeights(), 5, Where())
+    assert matching_paths(store, "C++") == ["a.md"]
+
+
+def test_filters_narrow_both_searches(store: Store) -> None:
+    store.save_collection(Collection("b", Path("/b")))
+    store.write("a", [indexed("docs/x.md", "apple"), indexed("docs2/x.md", "apple"), indexed("docs/sub/y.md", "apple")])
+    store.write("b", [indexed("docs/x.md", "apple")])
+    for where, count in (
+        (Where(), 4),
+        (Where(collections=("a",)), 3),
+        (Where(collections=("a", "b")), 4),
+        (Where(collections=("c",)), 0),
+        (Where(paths=("docs",)), 3),
+        (Where(paths=("docs/", "docs2")), 4),
+        (Where(paths=("./docs/sub/y.md",)), 1),
+        (Where(paths=("doc",)), 0),
+        (Where(excludes=("docs",)), 1),
+        (Where(collections=("a",), paths=("docs",), excludes=("docs/sub",)), 1),
+    ):
+        assert len(nearest_paths(store, 0, where)) == count, where
+        assert len(matching_paths(store, "apple", where)) == count, where
+
+
+def test_a_failed_file_keeps_its_document_which_is_no_longer_clean(store: Store) -> None:
+    store.write("a", [indexed("a.md", "apple")])
+    store.write("a", states=[FileState("a.md", 9, 9, "", Problem("failed", "permission denied"))])
+    assert matching_paths(store, "apple") == ["a.md"]
+    assert matching_paths(store, "apple", Where(clean_only=True)) == []
+    assert store.sections("a", "a.md")[0].problem == Problem("failed", "permission denied")
+    store.write("a", [indexed("a.md", "apple")])
+    assert matching_paths(store, "apple", Where(clean_only=True)) == ["a.md"]
+
+
+def test_a_skipped_file_has_no_document_and_is_remembered(store: Store) -> None:
+    store.write("a", [indexed("a.md", "apple")])
+    state = FileState("a.md", 9, 9, "", Problem("skipped", "binary file"))
+    store.write("a", states=[state])
+    assert store.document("a", "a.md") is None
+    assert nearest_paths(store, 0) == []
+    assert store.states("a") == {"a.md": state}
+
+
+def test_saving_a_collection_again_keeps_its_documents(store: Store) -> None:
+    store.write("a", [indexed("a.md")])
+    store.save_collection(Collection("a", Path("/elsewhere"), "new", False, "now", "embedder", "settings"))
+    assert store.collections() == [Collection("a", Path("/elsewhere"), "new", False, "now", "embedder", "settings")]
+    assert store.statistics("a").documents == 1
+
+
+def test_deleting_a_collection_deletes_its_data_and_no_other(store: Store) -> None:
+    store.save_collection(Collection("b", Path("/b")))
+    store.write("a", [indexed("a.md", "apple")])
+    store.write("b", [indexed("b.md", "apple")])
+    store.delete_collection("a")
+    assert [each.name for each in store.collections()] == ["b"]
+    assert matching_paths(store, "apple") == ["b.md"]
+    assert nearest_paths(store, 0) == ["b.md"]
+    assert store.states("a") == {}
+
+
+def test_a_swap_puts_the_new_documents_in_place_of_the_old(store: Store) -> None:
+    store.write("a", [indexed("old.md", "apple")])
+    store.save_collection(Collection("a:building", Path("/a"), embedder="e2", settings="s2", imported_at="later"))
+    store.write("a:building", [indexed("new.md", "apple")])
+    assert matching_paths(store, "apple", Where(collections=("a",))) == ["old.md"]
+    store.swap_collection("a:building", "a")
+    assert matching_paths(store, "apple") == ["new.md"]
+    assert store.states("a").keys() == {"new.md"}
+    assert store.collections() == [Collection("a", Path("/a"), "", True, "later", "e2", "s2")]
+
+
+def test_ten_thousand_passages_are_found_exactly_enough(store: Store) -> None:
+    store.write("a", [indexed(f"{n}.md", f"word{n}", seed=n * 1000, parts=99) for n in range(100)])
+    everything = {n * 1000 + order for n in range(100) for order in range(1, 100)}
+    rows = np.array([vector(seed) for seed in sorted(everything)])
+    found = 0
+    for start in range(5):
+        query = rows[start::1000][:10].mean(axis=0)
+        tenth_best = np.sort(rows @ query)[-10]
+        found += sum(each.score >= tenth_best - 0.001 for each in store.nearest(query, 10, Where()))
+    assert found >= 0.97 * 50
+    assert matching_paths(store, "word42", limit=1) == ["42.md"]
+
+
+def test_readers_in_other_threads_see_whole_documents(open_store: Opener) -> None:
+    writer = open_store()
+    if isinstance(writer, MemoryStore):
+        return  # It lives in one thread.
+    writer.save_collection(Collection("a", Path("/a")))
+    writer.write("a", [indexed("a.md", "version0", parts=3)])
+    problems: list[str] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        with open_store() as reader:
+            while not stop.is_set():
+                with reader.snapshot():
+                    document = reader.document("a", "a.md")
+                    sections = reader.sections("a", "a.md")
+                    found = matching_paths(reader, document.text if document else "")
+                if document is None or len(sections) != 4 or set(found) != {"a.md"}:
+                    problems.append(f"{document} {len(sections)} {found}")
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for version in range(60):
+        writer.write("a", [indexed("a.md", f"version{version}", seed=version, parts=3)])
+    stop.set()
+    for thread in threads:
+        thread.join()
+    writer.close()
+    assert problems == []
+
+
+def test_another_opening_sees_what_was_written(open_store: Opener) -> None:
+    first = open_store()
+    if isinstance(first, MemoryStore):
+        return  # It lives in one object.
+    first.save_collection(Collection("a", Path("/a")))
+    second = open_store()
+    assert second.nearest(vector(0), 5, Where()) == []
+    first.write("a", [indexed("a.md", "apple")])
+    assert nearest_paths(second, 0) == ["a.md"]
+    first.close()
+    first.close()
+    second.close()
+    with open_store() as third:
+        assert matching_paths(third, "apple") == ["a.md"]
