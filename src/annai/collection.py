@@ -1,0 +1,103 @@
+"""Which directories are registered? Adding, changing and removing collections, and which of them are searched."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from annai.config import Config
+from annai.errors import CollectionError
+from annai.stores.base import Store
+from annai.types import IMPLICIT_COLLECTION, Collection
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+RESERVED = frozenset({IMPLICIT_COLLECTION, "search", "get_document", "list_collections", "reindex", "index_status"})
+"""The implicit collection, and the names of annai's own tools: over MCP a collection is a tool beside them."""
+
+STAGING_SUFFIX = ":building"
+"""Marks a collection that is being built to replace the one before the colon; names cannot hold a colon."""
+
+
+def registered(store: Store) -> list[Collection]:
+    """Every collection that a user registered, ordered by name."""
+    return [each for each in store.collections() if NAME.fullmatch(each.name) and each.name != IMPLICIT_COLLECTION]
+
+
+def searchable(store: Store, config: Config, names: Sequence[str] = ()) -> list[Collection]:
+    """The collections a search looks at: those named, else the enabled ones, else the project's root itself."""
+    if names:
+        return [find(store, config, name) for name in dict.fromkeys(names)]
+    known = registered(store)
+    if not known:
+        return [find(store, config, IMPLICIT_COLLECTION)]
+    enabled = [each for each in known if each.enabled]
+    if not enabled:
+        raise CollectionError("Every collection is disabled; enable one with `annai collection enable -n NAME`.")
+    return enabled
+
+
+def find(store: Store, config: Config, name: str) -> Collection:
+    """The collection of that name; the implicit one exists while none is registered."""
+    known = {each.name: each for each in store.collections()}
+    others = [each.name for each in registered(store)]
+    if name == IMPLICIT_COLLECTION and not others:
+        implicit = known.get(name, Collection(name, config.root, f"The documents of {config.name}"))
+        return dataclasses.replace(implicit, source=config.root)
+    if name in others:
+        return known[name]
+    there_are = f"there are {', '.join(others)}" if others else "none is registered; `annai collection add` does that"
+    raise CollectionError(f"There is no collection {name!r}; {there_are}.")
+
+
+def add(store: Store, name: str, description: str, source: Path) -> Collection:
+    """Register a directory."""
+    if not NAME.fullmatch(name):
+        raise CollectionError(f"{name!r} is not a name for a collection; use 1 to 64 of the letters A-Z a-z 0-9 _ -.")
+    if name in RESERVED:
+        raise CollectionError(f"{name!r} is a name that annai uses itself; choose another.")
+    if any(each.name == name for each in registered(store)):
+        raise CollectionError(
+            f"There is a collection {name!r} already; change it with `annai collection update -n {name}`."
+        )
+    collection = Collection(name, _directory(source), description)
+    store.save_collection(collection)
+    # The root itself is a collection only while there is no other.
+    store.delete_collection(IMPLICIT_COLLECTION)
+    return collection
+
+
+def update(
+    store: Store,
+    config: Config,
+    name: str,
+    *,
+    description: str | None = None,
+    source: Path | None = None,
+    enabled: bool | None = None,
+) -> Collection:
+    """Change what is given, keep the rest; a new source is compared with the index at the next search or import."""
+    if name == IMPLICIT_COLLECTION:
+        raise CollectionError(f"{name!r} is the project itself; `annai collection add` registers a directory.")
+    old = find(store, config, name)
+    new = dataclasses.replace(
+        old,
+        description=old.description if description is None else description,
+        source=old.source if source is None else _directory(source),
+        enabled=old.enabled if enabled is None else enabled,
+    )
+    store.save_collection(new)
+    return new
+
+
+def delete(store: Store, config: Config, name: str) -> None:
+    """Forget a collection and everything indexed from it; the files themselves stay."""
+    find(store, config, name)
+    store.delete_collection(name + STAGING_SUFFIX)
+    store.delete_collection(name)
+
+
+def _directory(source: Path) -> Path:
+    if not source.expanduser().is_dir():
+        raise CollectionError(f"There is no directory {source}; name an existing one with --source.")
+    return source.expanduser().resolve()

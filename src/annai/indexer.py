@@ -1,0 +1,267 @@
+"""How does a changed file become searchable? Scan, read, split, embed, write; nothing else writes documents."""
+
+import dataclasses
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from time import perf_counter
+
+import numpy as np
+
+from annai.collection import STAGING_SUFFIX
+from annai.config import Config
+from annai.embedders.base import Embedder, Vectors, normalised
+from annai.errors import CollectionError, EmbedderMismatch, ReadError, SkippedFile
+from annai.reader import read_document
+from annai.scanner import Scan, scan
+from annai.splitters.base import load_splitter
+from annai.stores.base import IndexedDocument, Keywords, Store
+from annai.timer import Stopwatch, timer
+from annai.tokens import is_japanese, words
+from annai.types import Change, ChangeKind, Collection, Document, FileState, ImportSummary, Problem, Section
+
+logger = logging.getLogger(__name__)
+
+PIPELINE_VERSION = 1
+"""Raised when sections, words or embedded texts are made differently: every index then renews itself."""
+
+BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
+"""A batch is written when it holds this much: it bounds memory, and what an interruption costs."""
+
+LARGE_FIRST_INDEX = 5_000
+"""A first index of more files than this is confirmed before it begins."""
+
+SAMPLE_FILES = 12
+"""How many files are tried to tell how long a first index will take."""
+
+Progress = Callable[[int, int], None]
+"""Called with the number of files done and the number to do."""
+
+Confirm = Callable[[int, float], bool]
+"""Asked before a large first index, with the number of files and the seconds it may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A change that has been read and split: a document to write, a state to remember, or a path to forget."""
+
+    change: Change
+    document: Document | None = None
+    sections: Sequence[Section] = ()
+    state: FileState | None = None
+
+    @property
+    def outcome(self) -> str:
+        if self.document:
+            return "added" if self.change.kind is ChangeKind.NEW else "updated"
+        if self.state:
+            return self.state.problem.kind if self.state.problem else "unchanged"
+        return "deleted"
+
+
+class Indexer:
+    """Brings a store up to date with the directories of its collections."""
+
+    def __init__(self, store: Store, embedder: Embedder, config: Config) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._config = config
+        self._split = load_splitter(config.chunking.strategy)
+        self._clock = Stopwatch()
+
+    def update(
+        self, collection: Collection, *, progress: Progress | None = None, confirm: Confirm | None = None
+    ) -> ImportSummary:
+        """Index what changed since the last time, remove what is gone, and leave the rest alone."""
+        self.check_embedder(collection)
+        collection = self._begin(collection)
+        known = self._store.states(collection.name)
+        with timer("scan"):
+            found = scan(collection.source, self._config.files, known)
+        if confirm and not known and len(found.changes) > LARGE_FIRST_INDEX:
+            self._ask(confirm, collection, found)
+        return self._apply(collection, found, progress)
+
+    def replace(self, collection: Collection, *, progress: Progress | None = None) -> ImportSummary:
+        """Build the collection anew beside the old data and swap it in at the end; searches see the old until then."""
+        self._store.save_collection(collection)
+        self._store.delete_collection(collection.name + STAGING_SUFFIX)
+        staging = self._begin(Collection(collection.name + STAGING_SUFFIX, collection.source, enabled=False))
+        with timer("scan"):
+            found = scan(collection.source, self._config.files, {})
+        summary = self._apply(staging, found, progress)
+        self._store.swap_collection(staging.name, collection.name)
+        return summary
+
+    def check_embedder(self, collection: Collection) -> None:
+        """Vectors of two embedders cannot be compared: say how to get out of it."""
+        if collection.embedder not in ("", self._embedder.identity):
+            raise EmbedderMismatch(
+                f"The collection {collection.name!r} was indexed with {collection.embedder}, and the settings ask for "
+                f"{self._embedder.identity}; run `annai import -n {collection.name} -m replace`."
+            )
+
+    def _begin(self, collection: Collection) -> Collection:
+        """Note what the index is made with; if that has changed, no file counts as indexed any more."""
+        noted = dataclasses.replace(collection, embedder=self._embedder.identity, settings=self._fingerprint())
+        if noted != collection:
+            outdated = [
+                dataclasses.replace(state, size=-1, hash="")
+                for state in self._store.states(collection.name).values()
+                if collection.settings != noted.settings
+            ]
+            self._store.save_collection(noted)
+            if outdated:
+                self._store.write(collection.name, states=outdated)
+        return noted
+
+    def _apply(self, collection: Collection, found: Scan, progress: Progress | None) -> ImportSummary:
+        """Take every change through the pipeline, batch by batch."""
+        logger.debug("[index] %s: %d changes, %d unchanged", collection.name, len(found.changes), found.unchanged)
+        outcomes: Counter[str] = Counter()
+        for batch in _batches(self._prepare(collection, change) for change in found.changes):
+            with self._clock.measure("embed"):
+                documents = self._embed(batch)
+            with self._clock.measure("write"):
+                self._store.write(
+                    collection.name,
+                    documents,
+                    removed=[each.change.path for each in batch if each.outcome == "deleted"],
+                    states=[each.state for each in batch if each.state],
+                )
+            outcomes.update(each.outcome for each in batch)
+            if progress:
+                progress(outcomes.total(), len(found.changes))
+        self._clock.report()
+        if found.changes or not collection.imported_at:
+            self._store.save_collection(dataclasses.replace(collection, imported_at=_now()))
+        return ImportSummary(
+            added=outcomes["added"],
+            updated=outcomes["updated"],
+            deleted=outcomes["deleted"],
+            unchanged=found.unchanged + outcomes["unchanged"],
+            skipped=outcomes["skipped"],
+            failed=outcomes["failed"],
+        )
+
+    def _prepare(self, collection: Collection, change: Change) -> _Prepared:
+        """Read and split one file; whatever is wrong with it becomes a remembered problem, never an end."""
+        state = FileState(change.path, change.size, change.mtime_ns, change.hash)
+        if change.kind is ChangeKind.DELETED:
+            return _Prepared(change)
+        if change.kind is ChangeKind.TOUCHED:
+            return _Prepared(change, state=state)
+        try:
+            with self._clock.measure("read"):
+                document = read_document(collection.name, collection.source, change, self._config.files)
+            with self._clock.measure("split"):
+                return _Prepared(change, document, self._split(document, self._config.chunking))
+        except ReadError as error:
+            problem = Problem("skipped" if isinstance(error, SkippedFile) else "failed", str(error))
+            logger.info("%s: %s: %s", problem.kind, change.path, error)
+            return _Prepared(change, state=dataclasses.replace(state, problem=problem))
+        except Exception as error:
+            # A file that breaks the pipeline must not stop the others; the trace is for us.
+            logger.exception("failed: %s", change.path)
+            reason = f"annai could not index it ({type(error).__name__}: {error}); please report this"
+            return _Prepared(change, state=dataclasses.replace(state, problem=Problem("failed", reason)))
+
+    def _embed(self, batch: Iterable[_Prepared]) -> list[IndexedDocument]:
+        """Embed the passages of several documents together, and make each document ready to be written."""
+        documents = [(each.document, each.sections) for each in batch if each.document]
+        texts = [
+            _embedded_text(document, section)
+            for document, sections in documents
+            for section in sections
+            if section.is_passage
+        ]
+        vectors = self._embedder.embed_documents(texts)
+        indexed = []
+        taken = 0
+        for document, sections in documents:
+            passages = [section for section in sections if section.is_passage]
+            indexed.append(
+                IndexedDocument(
+                    document=document,
+                    japanese=is_japanese(document.text),
+                    sections=sections,
+                    vectors=_tree_vectors(sections, vectors[taken : taken + len(passages)]),
+                    keywords=_keywords(document, passages),
+                )
+            )
+            taken += len(passages)
+        return indexed
+
+    def _ask(self, confirm: Confirm, collection: Collection, found: Scan) -> None:
+        """Tell how much there is to do, going by a sample, and stop unless that is wanted."""
+        step = max(len(found.changes) // SAMPLE_FILES, 1)
+        sample = found.changes[::step][:SAMPLE_FILES]
+        start = perf_counter()
+        self._embed([self._prepare(collection, change) for change in sample])
+        share = sum(change.size for change in sample) / max(found.total_bytes, 1)
+        seconds = (perf_counter() - start) / max(share, 1e-9)
+        if not confirm(len(found.changes), seconds):
+            raise CollectionError(
+                f"{collection.source} was not indexed: {len(found.changes):,} files are many; "
+                "`--yes` indexes them all, and [files] in annai.toml can leave some out."
+            )
+
+    def _fingerprint(self) -> str:
+        """What the sections depend on besides the documents."""
+        parts = (PIPELINE_VERSION, self._config.chunking, self._config.files.max_file_mb)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _batches(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
+    """Group what belongs in one write, holding no more than one group at a time."""
+    batch: list[_Prepared] = []
+    passages = characters = 0
+    for each in prepared:
+        batch.append(each)
+        passages += sum(section.is_passage for section in each.sections)
+        characters += len(each.document.text) if each.document else 0
+        if passages >= BATCH_PASSAGES or characters >= BATCH_CHARACTERS or len(batch) >= BATCH_FILES:
+            yield batch
+            batch, passages, characters = [], 0, 0
+    if batch:
+        yield batch
+
+
+def _embedded_text(document: Document, section: Section) -> str:
+    """A passage with what it stands under, since a passage alone seldom says what it is about."""
+    headings = " > ".join(dict.fromkeys((document.title, *section.heading_path)))
+    return f"{headings}\n{document.text[section.start : section.end]}"
+
+
+def _tree_vectors(sections: Sequence[Section], passages: Vectors) -> Vectors:
+    """A vector for every section: a passage's own, and for the others the mean of theirs, by tokens."""
+    sums = np.zeros((len(sections), passages.shape[1]), np.float32)
+    order = [section.order for section in sections if section.is_passage]
+    weights = np.array([[max(sections[each].token_count, 1)] for each in order], np.float32)
+    sums[order] = passages * weights
+    for section in reversed(sections):
+        if section.parent is not None:
+            sums[section.parent] += sums[section.order]
+    return normalised(sums)
+
+
+def _keywords(document: Document, passages: Iterable[Section]) -> dict[int, Keywords]:
+    title = " ".join(words(document.title))
+    path = " ".join(words(str(PurePosixPath(document.path).with_suffix(""))))
+    return {
+        section.order: Keywords(
+            title=title,
+            headings=" ".join(words("\n".join(section.heading_path))),
+            path=path,
+            body=" ".join(words(document.text[section.start : section.end])),
+        )
+        for section in passages
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
