@@ -1,0 +1,5 @@
+"""`python -m annai` is `annai`."""
+
+from annai.interfaces.cli import main
+
+main()

@@ -1,0 +1,94 @@
+"""What can be typed? The program `annai`: its commands, and how it ends when something goes wrong."""
+
+import logging
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+import click
+
+from annai import __version__
+from annai.errors import AnnaiError
+
+COMMANDS = {
+    "search": "search",
+    "get": "get",
+    "status": "status",
+    "collection": "collection",
+    "tool": "collection",
+    "import": "imports",
+    "init": "init",
+}
+"""Command → the module beside this one whose `command` it is; imported when it is called or listed."""
+
+HIDDEN = frozenset({"tool"})
+"""Other names, from the programs annai descends from; they work and are not listed."""
+
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C ended, as shells expect it."""
+
+
+class _LazyGroup(click.Group):
+    """Loads a command's module only when that command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """In the order in which a new user meets them."""
+        return [name for name in COMMANDS if name not in HIDDEN]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Import it."""
+        if cmd_name not in COMMANDS:
+            return None
+        return cast(click.Command, import_module(f"{__name__}.{COMMANDS[cmd_name]}").command)
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="annai")
+@click.option("--config", type=click.Path(path_type=Path), help="The settings file (also: ANNAI_CONFIG).")
+@click.option("--verbose", is_flag=True, help="Tell on standard error what takes how long.")
+@click.pass_context
+def cli(ctx: click.Context, config: Path | None, verbose: bool) -> None:
+    """Search a folder of documents by meaning and by words, in Japanese and English.
+
+    In any folder, `annai search "your question"` indexes what it finds and answers.
+    """
+    ctx.obj = {"config": config, "verbose": verbose}
+
+
+def main() -> None:
+    """Run the program and leave it with its exit code: 0 done, 1 an error, 2 wrong usage."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; every error becomes one sentence on standard error."""
+    try:
+        # Outside standalone mode click returns the code that ctx.exit was given, or what the command returned.
+        result = cli.main(arguments, prog_name="annai", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except AnnaiError as error:
+        click.echo(f"annai: {error}", err=True)
+        return 1
+    except (KeyboardInterrupt, click.Abort):
+        click.echo(
+            "annai: interrupted; what was indexed so far is kept, and the next run goes on from there.", err=True
+        )
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has left (`annai search … | head`): nothing is wrong, and nothing can be flushed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        logging.getLogger(__name__).debug("unexpected", exc_info=True)
+        click.echo(
+            f"annai: an error that should not happen ({type(error).__name__}: {error}); "
+            "please report it with what --verbose prints.",
+            err=True,
+        )
+        return 1

@@ -1,0 +1,66 @@
+"""`annai status`: how does the index stand?"""
+
+import json
+
+import click
+
+from annai.config import Config
+from annai.engine import Engine, Status
+from annai.interfaces.cli.options import project_command
+from annai.interfaces.render import print_table, size, status_json
+
+
+@click.command()
+@click.option("-n", "--name", default="", help="Only this collection, with its documents.")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
+@project_command()
+def command(config: Config, name: str, form: str | None) -> None:
+    """Show what is indexed, and what was left out.
+
+    Collections with their counts, the size on disk, and the files that were skipped
+    or failed with the reasons.
+    """
+    with Engine(config) as engine:
+        status = engine.status(name)
+        paths = engine.document_paths(name) if name else []
+    if (form or config.display.default_format) == "json":
+        click.echo(json.dumps(status_json(status), ensure_ascii=False, indent=2))
+        return
+    click.echo(f"Project    {status.root}")
+    click.echo(f"Index      {status.database} ({size(status.size_on_disk)})")
+    click.echo(f"Embedder   {status.embedder}")
+    click.echo()
+    _print_collections(status, config)
+    if paths:
+        click.echo()
+        for path in paths:
+            click.echo(path)
+    _print_problems(status)
+
+
+def _print_collections(status: Status, config: Config) -> None:
+    rows = (
+        (
+            each.collection.name,
+            "yes" if each.collection.enabled else "no",
+            f"{each.statistics.documents:,}",
+            f"{each.statistics.sections:,}",
+            f"{each.statistics.vectors:,}",
+            str(sum(state.problem is not None and state.problem.kind == "skipped" for state in each.problems)),
+            str(sum(state.problem is not None and state.problem.kind == "failed" for state in each.problems)),
+            each.collection.imported_at or "never",
+        )
+        for each in status.collections
+    )
+    print_table(
+        ("collection", "enabled", "documents", "sections", "vectors", "skipped", "failed", "last import"), rows, config
+    )
+
+
+def _print_problems(status: Status) -> None:
+    problems = [(each.collection.name, state) for each in status.collections for state in each.problems]
+    if problems:
+        click.echo()
+    for name, state in problems:
+        if state.problem:
+            click.echo(f"{state.problem.kind}  {name}:{state.path}: {state.problem.reason}")

@@ -1,0 +1,232 @@
+"""How does an answer look? The same values as text for people, as JSON, as Markdown and as lists of files."""
+
+import json
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from annai.config import Config
+from annai.engine import Status
+from annai.tokens import marked_spans, query_words
+from annai.types import Answer, Collection, Hit, StoredSection
+
+SEARCH_FORMATS = ("text", "json", "markdown", "files")
+
+BAR_CELLS = 10
+LONGEST_LINE = 400
+"""A preview line is cut here before it is fitted to the terminal."""
+
+
+def render_answer(
+    answer: Answer, form: str, sources: Mapping[str, Path], *, preview_lines: int = 3, explain: bool = False
+) -> str:
+    """An answer in one of `SEARCH_FORMATS`; `sources` tells where each collection's files are."""
+    if form == "json":
+        return json.dumps(answer_json(answer, explain), ensure_ascii=False, indent=2) + "\n"
+    if form == "files":
+        return "".join(f"{_shown_path(hit, sources)}:{hit.start_line}\n" for hit in answer.results)
+    if form == "markdown":
+        return _markdown(answer, explain)
+    return _text(answer, sources, preview_lines, explain)
+
+
+def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
+    """An answer as plain values, with the names that every interface uses."""
+    results = []
+    for hit in answer.results:
+        values = asdict(hit)
+        for hidden in ("passage", "passage_line") + (() if explain else ("reasons",)):
+            del values[hidden]
+        results.append(values)
+    return {"query": answer.query, "took_ms": round(answer.took_ms, 1), "total": answer.total, "results": results}
+
+
+def section_json(stored: StoredSection) -> dict[str, object]:
+    """A section as plain values, under the names a hit uses for them."""
+    section = stored.section
+    return {
+        "id": stored.id,
+        "collection": stored.collection,
+        "path": stored.path,
+        "title": stored.title,
+        "heading": section.heading,
+        "heading_path": section.heading_path,
+        "depth": section.depth,
+        "section_number": section.number,
+        "start_line": section.start_line,
+        "end_line": section.end_line,
+        "start_position": section.start,
+        "end_position": section.end,
+        "token_count": section.token_count,
+    }
+
+
+def section_line(stored: StoredSection) -> str:
+    """A section in one line of a list."""
+    section = stored.section
+    return (
+        f"{stored.id}  lines {section.start_line}–{section.end_line}, {section.token_count} tokens  {section.heading}"
+    )
+
+
+def collection_json(collection: Collection) -> dict[str, object]:
+    """A collection as plain values."""
+    return {
+        "name": collection.name,
+        "description": collection.description,
+        "source": str(collection.source),
+        "enabled": collection.enabled,
+        "imported_at": collection.imported_at or None,
+    }
+
+
+def status_json(status: Status) -> dict[str, object]:
+    """A project's state as plain values."""
+    return {
+        "root": str(status.root),
+        "database": str(status.database),
+        "size_on_disk": status.size_on_disk,
+        "embedder": status.embedder,
+        "collections": [
+            {
+                **collection_json(each.collection),
+                **asdict(each.statistics),
+                "problems": [
+                    {"path": state.path, "kind": state.problem.kind, "reason": state.problem.reason}
+                    for state in each.problems
+                    if state.problem
+                ],
+            }
+            for each in status.collections
+        ],
+    }
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], config: Config) -> None:
+    """Draw a table on standard output."""
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - rich is loaded only where something is drawn
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(
+        force_terminal=True if config.display.color == "always" else None,
+        no_color=config.display.color == "never",
+        # Off a terminal nothing is cut to a width that nobody sees.
+        width=None if sys.stdout.isatty() else 1000,
+    )
+    console.print(table)
+
+
+def size(number: int) -> str:
+    """A number of bytes for people."""
+    amount = float(number)
+    for unit in ("bytes", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def _text(answer: Answer, sources: Mapping[str, Path], preview_lines: int, explain: bool) -> str:
+    terms = set(query_words(answer.query))
+    width = shutil.get_terminal_size((100, 24)).columns
+    several = len({hit.collection for hit in answer.results}) > 1
+    blocks = []
+    for hit in answer.results:
+        place = click.style(f"{_shown_path(hit, sources)}:{hit.passage_line}", bold=True)
+        label = click.style(f"[{hit.collection}] ", fg="magenta") if several else ""
+        lines = [f"{label}{place}  {_bar(hit.score)} {hit.score:.2f}"]
+        headings = " › ".join(dict.fromkeys(hit.heading_path or (hit.title,)))
+        lines.append("  " + click.style(headings, fg="cyan") + (" (out of date)" if hit.is_dirty else ""))
+        if explain:
+            lines.append("  " + click.style(_reasons(hit), dim=True))
+        lines += [
+            f"  {click.style('│', dim=True)} {_marked(line, terms, width - 4)}"
+            for line in best_lines(hit.passage, terms, preview_lines)
+        ]
+        blocks.append("\n".join(lines) + "\n")
+    if answer.results:
+        more = f" of {answer.total}" if answer.total > len(answer.results) else ""
+        blocks.append(click.style(f"{len(answer.results)}{more} results in {answer.took_ms:.0f} ms\n", dim=True))
+    return "\n".join(blocks)
+
+
+def _markdown(answer: Answer, explain: bool) -> str:
+    blocks = [f"# {answer.query}\n"]
+    for hit in answer.results:
+        headings = " › ".join(dict.fromkeys(hit.heading_path or (hit.title,)))
+        notes = f"`{hit.path}:{hit.start_line}` · score {hit.score:.2f}"
+        if explain:
+            notes += f" · {_reasons(hit)}"
+        quote = "\n".join(f"> {line}".rstrip() for line in hit.content.strip().splitlines())
+        blocks.append(f"## {headings}\n\n{notes}\n" + (f"\n{quote}\n" if quote else ""))
+    return "\n".join(blocks)
+
+
+def best_lines(passage: str, terms: set[str], count: int) -> list[str]:
+    """The run of `count` non-blank lines of a passage that holds the most of the terms, the first such."""
+    lines = [line[:LONGEST_LINE].rstrip() for line in passage.splitlines() if line.strip()]
+    found = [_terms_in(line, terms) for line in lines]
+    starts = range(max(len(lines) - count, 0) + 1)
+    best = max(starts, key=lambda start: len(set().union(*found[start : start + count])), default=0)
+    return lines[best : best + count]
+
+
+def _terms_in(line: str, terms: set[str]) -> set[str]:
+    return {line[start:end].lower() for start, end in marked_spans(line, terms)}
+
+
+def _marked(line: str, terms: set[str], width: int) -> str:
+    """The line with its matches marked, cut to the width around the first of them."""
+    spans = marked_spans(line, terms)
+    first = spans[0][0] if spans else 0
+    begin = 0 if _cells(line[: first + 20]) <= width else max(first - 20, 0)
+    end = begin
+    room = width - 2
+    while end < len(line) and room >= 2:
+        room -= _cells(line[end])
+        end += 1
+    pieces, at = [], begin
+    for start, stop in spans:
+        if start >= end:
+            break
+        pieces += [
+            line[at : max(start, at)],
+            click.style(line[max(start, at) : min(stop, end)], fg="yellow", bold=True),
+        ]
+        at = min(max(stop, at), end)
+    pieces.append(line[at:end])
+    return ("…" if begin else "") + "".join(pieces) + ("…" if end < len(line) else "")
+
+
+def _cells(text: str) -> int:
+    """How many cells of a terminal the text takes."""
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def _bar(score: float) -> str:
+    full = round(score * BAR_CELLS)
+    return click.style("█" * full, fg="green") + click.style("░" * (BAR_CELLS - full), dim=True)
+
+
+def _reasons(hit: Hit) -> str:
+    reasons = hit.reasons
+    return (
+        f"meaning {reasons.similarity:.2f}, whole document {reasons.document_similarity:.2f}, "
+        f"words {reasons.keywords:.2f}"
+    )
+
+
+def _shown_path(hit: Hit, sources: Mapping[str, Path]) -> str:
+    """The hit's file as it can be opened from the current folder."""
+    return os.path.relpath(sources[hit.collection] / hit.path)

@@ -1,0 +1,469 @@
+"""What does a user see? The program as a process, with real files, wrong input and no terminal."""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.conftest import EXAMPLES, Annai
+
+Write = Callable[[str, str], Path]
+
+RESULT_FIELDS = [
+    "id",
+    "collection",
+    "path",
+    "title",
+    "heading",
+    "heading_path",
+    "depth",
+    "section_number",
+    "start_line",
+    "end_line",
+    "start_position",
+    "end_position",
+    "token_count",
+    "score",
+    "content",
+    "index_status",
+    "is_dirty",
+]
+
+
+def results(annai: Annai, *arguments: str) -> list[dict[str, object]]:
+    answer = json.loads(annai("search", *arguments, "--format", "json").stdout)
+    return list(answer["results"])
+
+
+def test_a_first_search_indexes_and_answers_without_any_set_up(docs: Path, write: Write) -> None:
+    write("手順/環境構築.md", "# 環境構築\n\n開発環境を用意する方法を説明します。")
+    write("other.md", "# Other\n\nSomething else.")
+    done = Annai(docs)("search", "環境構築の方法")
+    assert "手順/環境構築.md:1" in done.stdout
+    assert done.stderr == ""
+    assert (docs / ".annai" / ".gitignore").read_text() == "*\n"
+
+
+def test_json_is_alone_on_standard_output_and_has_the_documented_fields(annai: Annai, write: Write) -> None:
+    write("a.md", "# Title\n\nSome apple text.")
+    done = annai("search", "apple", "--format", "json", "--verbose")
+    answer = json.loads(done.stdout)
+    assert list(answer) == ["query", "took_ms", "total", "results"]
+    assert list(answer["results"][0]) == RESULT_FIELDS
+    assert answer["results"][0]["id"] == "root:a.md"
+    assert 0 <= answer["results"][0]["score"] <= 1
+    assert answer["results"][0]["content"] == "# Title\n\nSome apple text."
+
+
+def test_verbose_tells_the_steps_on_standard_error(annai: Annai, write: Write) -> None:
+    write("a.md", "# Title\n\nSome apple text.")
+    told = annai("--verbose", "search", "apple").stderr
+    for step in ("scan", "read", "split", "embed", "write", "query_embedding", "vector_query", "keyword_query"):
+        assert f"[TIMER] {step}: " in told
+    assert "[TIMER] search_total: " in told
+
+
+def test_every_format_names_the_file_and_the_line(annai: Annai, write: Write) -> None:
+    write("b/a.md", "# Title\n\n" + "filler text here. " * 60 + "\n\n## Apples\n\n" + "An apple a day. " * 40)
+    assert annai("search", "apple", "--format", "files").stdout == "b/a.md:5\n"
+    markdown = annai("search", "apple", "--format", "markdown").stdout
+    assert "## Title › Apples" in markdown
+    assert "`b/a.md:5`" in markdown
+    assert "> An apple a day." in markdown
+    text = annai("search", "apple", "--preview-lines", "1", "--explain").stdout
+    assert "b/a.md:5" in text
+    assert "Title › Apples" in text
+    assert "meaning" in text
+
+
+def test_matched_words_are_marked_in_colour_when_colour_is_wanted(annai: Annai, write: Write) -> None:
+    write("a.md", "# Title\n\nSome apple text.")
+    config = annai.folder / "annai.toml"
+    config.write_text(config.read_text() + '[display]\ncolor = "always"\n')
+    assert "Some \x1b[33m\x1b[1mapple\x1b[0m text." in annai("search", "apples").stdout
+
+
+def test_paths_open_from_the_current_folder_and_work_with_get(annai: Annai, write: Write) -> None:
+    write("b/a.md", "# Title\n\nSome apple text.")
+    inside = Annai(annai.folder / "b")
+    assert inside("search", "apple", "--format", "files").stdout == "a.md:1\n"
+    assert inside("get", "a.md").stdout == "# Title\n\nSome apple text.\n"
+    assert annai("get", "b/a.md").stdout == "# Title\n\nSome apple text.\n"
+
+
+def test_content_says_what_a_result_carries(annai: Annai, write: Write) -> None:
+    body = "# Title\n\n" + "filler text here. " * 60 + "\n\n## Apples\n\n" + "An apple a day. " * 40
+    write("a.md", body)
+    assert results(annai, "apple", "--content", "none")[0]["content"] == ""
+    assert results(annai, "apple", "--content", "document")[0]["content"] == body
+    assert str(results(annai, "apple", "--content", "passage")[0]["content"]).startswith("## Apples")
+
+
+def test_depth_lifts_answers_to_the_sections_asked_for(annai: Annai, write: Write) -> None:
+    part = "An apple a day keeps many doctors far away from here. " * 12
+    write("a.md", f"Before.\n\n# One\n\n{part}\n\n## Two\n\n{part}\n\n### Three\n\n{part}\n\n# Last\n\n{part}")
+    assert {row["depth"] for row in results(annai, "apple", "--depth", "0")} == {0}
+    assert {row["depth"] for row in results(annai, "apple", "--depth", "1", "--depth", "3")} == {1, 3}
+    default = results(annai, "apple", "-n", "20")
+    spans = [(int(str(row["start_position"])), int(str(row["end_position"]))) for row in default]
+    assert not [1 for a in spans for b in spans if a != b and a[0] <= b[0] and b[1] <= a[1]]
+
+
+def test_sort_filters_and_limit(annai: Annai, write: Write) -> None:
+    for path in ("x/b.md", "x/a.md", "y/c.md"):
+        write(path, f"# {path}\n\nAn apple.")
+    assert [row["path"] for row in results(annai, "apple", "--sort", "path")] == ["x/a.md", "x/b.md", "y/c.md"]
+    assert {row["path"] for row in results(annai, "apple", "--path", "x")} == {"x/a.md", "x/b.md"}
+    assert {row["path"] for row in results(annai, "apple", "--exclude", "x/")} == {"y/c.md"}
+    assert len(results(annai, "apple", "-n", "2")) == 2
+
+
+def test_changes_are_seen_by_the_next_search(annai: Annai, write: Write) -> None:
+    file = write("a.md", "# Title\n\nSome apple text.")
+    assert results(annai, "apple", "--mode", "keyword")
+    file.write_text("# Title\n\nSome other text.")
+    assert not results(annai, "apple", "--mode", "keyword")
+    file.unlink()
+    assert "no documents" in annai("search", "other", code=1).stderr
+
+
+KEYWORDS = [
+    ("検索", "search-architecture.md"),
+    ("全文検索", "search-architecture.md"),
+    ("京都", "オフィス案内.md"),
+    ("再", "よくある質問.md"),
+    ("食べ", "オフィス案内.md"),
+    ("OAuth認証", "oauth-login.md"),
+    ("ポッドのスケジューリング", "クラスタ入門.md"),
+    ("検索精度の向上", "search-architecture.md"),
+    ("ADR", "議事録-2026-04.md"),
+    ("ＡＤＲ", "0001-one-database.md"),
+    ("サーバー", "クラスタ入門.md"),
+    ("サーバ", "環境構築.md"),
+    ("user", "coding-style.md"),
+    ("case", "coding-style.md"),
+    ("C++", "coding-style.md"),
+    (".NET", "環境構築.md"),
+    ("AND OR NOT NEAR( \" ' * ^ body:", None),
+]
+
+
+@pytest.mark.xdist_group("examples")
+def test_keyword_search_finds_what_its_peers_missed(tmp_path_factory: pytest.TempPathFactory) -> None:
+    annai = Annai(EXAMPLES)
+    index = tmp_path_factory.mktemp("examples") / "annai.toml"
+    index.write_text(
+        f'[project]\nroot = "{EXAMPLES}"\n[database]\npath = "{index.parent}/i.sqlite"\n'
+        '[embedding]\nprovider = "hashing"\n'
+    )
+    for query, expected in KEYWORDS:
+        arguments = ("--mode", "keyword", "-n", "50", "--config", str(index))
+        found = [str(row["path"]).rpartition("/")[2] for row in results(annai, query, *arguments)]
+        assert expected is None or expected in found, (query, found)
+
+
+def test_get_shows_documents_sections_relatives_and_lines(annai: Annai, write: Write) -> None:
+    part = "An apple a day keeps many doctors far away from here. " * 12
+    write("a.md", f"---\ntitle: Doc\n---\n# One\n\n{part}\n\n## Two\n\n{part}\n\n## Three\n\n{part}\n")
+    assert annai("get", "a.md").stdout.startswith("---\ntitle: Doc\n---\n# One")
+    assert annai("get", "root:a.md#1.2").stdout.startswith("## Three")
+    assert annai("get", "a.md#1.2", "--parent").stdout.startswith("---\ntitle: Doc")
+    assert annai("get", "a.md#1.2", "--whole").stdout.startswith("---\ntitle: Doc")
+    listed = annai("get", "a.md", "--children").stdout
+    assert "root:a.md#1.1  lines 8–10" in listed
+    assert "root:a.md#1.2  lines 12–14" in listed
+    assert annai("get", "a.md", "--lines", "2:4").stdout == "title: Doc\n---\n# One\n"
+    shown = json.loads(annai("get", "a.md#1.1", "--format", "json").stdout)
+    assert shown["heading_path"] == ["One", "Two"]
+    assert shown["content"].startswith("## Two")
+    assert "did you mean a.md" in annai("get", "b.md", code=1).stderr
+    assert "--children" in annai("get", "a.md#7", code=1).stderr
+    assert "it has 14" in annai("get", "a.md", "--lines", "99:100", code=1).stderr
+    assert "range of lines" in annai("get", "a.md", "--lines", "x", code=1).stderr
+
+
+def test_nothing_outside_the_project_can_be_got(annai: Annai, write: Write) -> None:
+    write("a.md", "# A")
+    (annai.folder.parent / "secret.md").write_text("# Secret")
+    for reference in ("../secret.md", str(annai.folder.parent / "secret.md"), "/etc/passwd", "a.md/../../secret.md"):
+        assert "There is no document" in annai("get", reference, code=1).stderr
+
+
+def test_collections_are_managed_by_name(annai: Annai, tmp_path: Path) -> None:
+    for name in ("api", "guide"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(f"# {name}\n\napple {name}")
+    annai("collection", "add", "-n", "api", "-d", "The API", "-s", str(tmp_path / "api"))
+    annai("tool", "add", "-n", "guide", "-d", "ガイド", "-s", str(tmp_path / "guide"))
+    assert annai("collection", "ls").stdout == "api\nguide\n"
+    annai("collection", "disable", "-n", "guide")
+    assert annai("collection", "ls").stdout == "api\n"
+    assert "ガイド" in annai("collection", "ls", "--all").stdout
+    listed = json.loads(annai("collection", "ls", "--all", "--format", "json").stdout)
+    assert [(row["name"], row["enabled"]) for row in listed] == [("api", True), ("guide", False)]
+    annai("collection", "enable", "-n", "guide")
+    annai("collection", "update", "-n", "guide", "-d", "Changed")
+    assert "added 1" in annai("import", "-n", "api").stdout
+    assert "has data already" in annai("import", "-n", "api", code=1).stderr
+    assert "unchanged 1" in annai("import", "-n", "api", "-m", "update").stdout
+    assert "added 1" in annai("import", "-n", "api", "-m", "replace").stdout
+    assert {row["collection"] for row in results(annai, "apple")} == {"api", "guide"}
+    assert {row["collection"] for row in results(annai, "apple", "-c", "guide")} == {"guide"}
+    assert "Nothing was deleted" in annai("collection", "delete", "-n", "api", stdin="n\n").stdout
+    annai("collection", "delete", "-n", "api", stdin="y\n")
+    annai("collection", "delete", "-n", "guide", "-y")
+    assert json.loads(annai("collection", "ls", "--all", "--format", "json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("-n", "a b", "-s", "."), "is not a name for a collection"),
+        (("-n", "x" * 65, "-s", "."), "is not a name for a collection"),
+        (("-n", "search", "-s", "."), "annai uses itself"),
+        (("-n", "root", "-s", "."), "annai uses itself"),
+        (("-n", "ok", "-s", "./missing"), "There is no directory missing"),
+        (("-n", "there", "-s", "."), "There is a collection 'there' already"),
+    ],
+)
+def test_a_collection_that_cannot_be_is_refused_with_a_reason(
+    annai: Annai, arguments: tuple[str, ...], sentence: str
+) -> None:
+    annai("collection", "add", "-n", "there", "-d", "x", "-s", ".")
+    assert sentence in annai("collection", "add", "-d", "x", *arguments, code=1).stderr
+    assert "There is no collection 'nope'" in annai("collection", "enable", "-n", "nope", code=1).stderr
+
+
+def test_status_tells_counts_and_why_files_were_left_out(annai: Annai, write: Write) -> None:
+    write("a.md", "# A\n\napple")
+    (annai.folder / "bad.txt").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)))
+    annai("import")
+    shown = annai("status").stdout
+    assert "bad.txt: binary file" in shown
+    assert str(annai.folder) in shown
+    told = json.loads(annai("status", "--format", "json").stdout)
+    (collection,) = told["collections"]
+    assert (collection["documents"], collection["sections"], collection["vectors"]) == (1, 1, 1)
+    assert collection["problems"] == [{"path": "bad.txt", "kind": "skipped", "reason": "binary file"}]
+    assert collection["imported_at"]
+    assert told["size_on_disk"] > 0
+    assert "\na.md\n" in annai("status", "-n", "root").stdout
+
+
+def test_init_writes_settings_that_load_and_does_not_overwrite_them(docs: Path) -> None:
+    annai = Annai(docs)
+    assert "Wrote" in annai("init").stdout
+    written = (docs / "annai.toml").read_text()
+    assert "# max_file_mb = 10.0" in written
+    assert "exists already" in annai("init", code=1).stderr
+    uncommented = "\n".join(
+        line[2:] if " = " in line else line for line in written.splitlines() if "# " in line or "[" in line
+    )
+    (docs / "annai.toml").write_text(
+        "\n".join(line for line in uncommented.splitlines() if "=" in line or "[" in line[:1])
+    )
+    annai("status")
+
+
+def test_config_is_accepted_before_and_after_the_command_and_from_the_environment(tmp_path: Path, docs: Path) -> None:
+    (docs / "a.md").write_text("# A\n\napple")
+    config = tmp_path / "other.toml"
+    config.write_text(f'[project]\nroot = "{docs}"\n[embedding]\nprovider = "hashing"\n')
+    annai = Annai(tmp_path)
+    for arguments in (("--config", str(config), "search", "apple"), ("search", "apple", "--config", str(config))):
+        assert "docs/a.md:1" in annai(*arguments).stdout
+    assert "docs/a.md:1" in annai("search", "apple", environment={"ANNAI_CONFIG": str(config)}).stdout
+
+
+@pytest.mark.parametrize("program", ["mdvec", "search-docs"])
+def test_the_ancestors_names_are_the_same_program(program: str) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).parent / program, "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("annai")
+
+
+def test_wrong_usage_exits_with_2(annai: Annai) -> None:
+    for arguments in (("search",), ("nonsense",), ("search", "x", "--mode", "magic"), ("search", "x", "-n", "0")):
+        assert annai(*arguments, code=2).stdout == ""
+
+
+def test_bad_queries_get_one_sentence(annai: Annai, write: Write) -> None:
+    write("a.md", "# A")
+    assert annai("search", " 　", code=1).stderr == "annai: The query is empty; ask a question or give some words.\n"
+    assert "102,400 characters" in annai("search", "x" * 102_400, code=1).stderr
+    assert "There is no collection 'none'" in annai("search", "x", "-c", "none", code=1).stderr
+    assert "There is no folder" in annai("search", "x", "--docs-dir", "nowhere", code=1).stderr
+
+
+def test_a_folder_without_documents_says_what_was_looked_for(annai: Annai) -> None:
+    told = annai("search", "x", code=1).stderr
+    assert "There are no documents in" in told
+    assert "**/*.md" in told
+
+
+def test_home_and_root_are_refused_unless_named(docs: Path, write: Write) -> None:
+    write("a.md", "# A\n\napple")
+    home = {"HOME": str(docs)}
+    annai = Annai(docs)
+    assert "your home folder" in annai("search", "apple", code=1, environment=home).stderr
+    assert not (docs / ".annai").exists()
+    assert "the whole file system" in Annai(Path("/"))("search", "apple", code=1).stderr
+    (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
+    assert "your home folder" in annai("search", "apple", code=1, environment=home).stderr
+    assert "a.md:1" in annai("search", "apple", "--docs-dir", str(docs), environment=home).stdout
+    below = docs / "below"
+    below.mkdir()
+    (docs / "annai.toml").unlink()
+    (below / "b.md").write_text("# B\n\nbanana")
+    assert "b.md:1" in Annai(below)("search", "banana", "--mode", "keyword", environment=home).stdout
+
+
+def test_more_than_five_thousand_files_are_not_indexed_without_a_yes(annai: Annai, write: Write) -> None:
+    for number in range(5_001):
+        write(f"{number % 50}/{number}.md", f"apple {number}")
+    told = annai("search", "apple", code=1).stderr
+    assert "5,001 files" in told
+    assert "seconds" in told
+    assert "--yes" in told
+    assert json.loads(annai("search", "4999", "--mode", "keyword", "--yes", "--format", "json").stdout)["total"] == 1
+    assert annai("search", "apple").stderr == ""
+
+
+def test_a_file_that_is_no_index_is_left_alone(annai: Annai, write: Write) -> None:
+    write("a.md", "# A")
+    index = annai.folder / ".annai" / "index.sqlite"
+    index.parent.mkdir()
+    index.write_text("This is my diary, not a database, and it is long enough to be read as one.\n" * 20)
+    before = index.read_bytes()
+    assert "is not an annai index" in annai("search", "x", code=1).stderr
+    assert index.read_bytes() == before
+    index.unlink()
+    connection = apsw.Connection(str(index))
+    connection.execute("CREATE TABLE mine (x)")
+    connection.close()
+    assert "is a database, but not an annai index" in annai("search", "x", code=1).stderr
+
+
+def test_an_index_of_a_newer_version_is_left_alone(annai: Annai, write: Write) -> None:
+    write("a.md", "# A")
+    annai("search", "x")
+    connection = apsw.Connection(str(annai.folder / ".annai" / "index.sqlite"))
+    connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    assert "was written by a newer annai" in annai("search", "x", code=1).stderr
+
+
+def test_a_full_disk_is_said_and_loses_nothing(annai: Annai, write: Write) -> None:
+    write("a.md", "# A\n\napple")
+    annai("search", "apple")
+    write("big.md", "# Big\n\n" + "".join(f"word{number} " for number in range(60_000)))
+    limited = subprocess.run(
+        [sys.executable, "-m", "annai", "search", "apple"],
+        cwd=annai.folder,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert limited.returncode == 1
+    assert limited.stderr.count("\n") == 1
+    assert "see that the disk has space" in limited.stderr
+    assert [row["path"] for row in results(annai, "apple")] == ["a.md"]
+    assert [row["path"] for row in results(annai, "word59999", "--mode", "keyword")] == ["big.md"]
+
+
+def without_privileges() -> None:
+    """As root, file permissions hold only once this capability is gone (PR_CAPBSET_DROP of CAP_DAC_OVERRIDE)."""
+    if os.geteuid() == 0:
+        ctypes.CDLL(None).prctl(24, 1)
+        ctypes.CDLL(None).prctl(24, 2)
+
+
+def run_without_privileges(annai: Annai, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "annai", *arguments],
+        cwd=annai.folder,
+        preexec_fn=without_privileges,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="permissions are taken away in Linux's way")
+def test_a_read_only_folder_is_said_and_an_index_in_one_still_answers(annai: Annai, write: Write) -> None:
+    write("a.md", "# A\n\napple")
+    annai.folder.chmod(0o555)
+    refused = run_without_privileges(annai, "search", "apple")
+    annai.folder.chmod(0o755)
+    assert refused.returncode == 1
+    assert "cannot be written" in refused.stderr
+    annai("search", "apple")
+    state = annai.folder / ".annai"
+    for file in state.iterdir():
+        file.chmod(0o444)
+    state.chmod(0o555)
+    answered = run_without_privileges(annai, "search", "apple", "--format", "files")
+    state.chmod(0o755)
+    assert answered.stdout == "a.md:1\n"
+    assert "may be out of date" in answered.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="permissions are taken away in Linux's way")
+def test_an_unreadable_file_fails_alone_and_is_tried_again(annai: Annai, write: Write) -> None:
+    write("a.md", "# A\n\napple")
+    file = write("b.md", "# B\n\nbanana")
+    file.chmod(0)
+    assert "failed 1" in run_without_privileges(annai, "import").stdout
+    told = json.loads(annai("status", "--format", "json").stdout)
+    assert told["collections"][0]["problems"] == [{"path": "b.md", "kind": "failed", "reason": "permission denied"}]
+    file.chmod(0o644)
+    assert [row["path"] for row in results(annai, "banana", "--mode", "keyword")] == ["b.md"]
+
+
+def test_ctrl_c_ends_an_import_with_a_word_and_keeps_what_was_done(annai: Annai, write: Write) -> None:
+    for number in range(3_000):
+        write(f"{number}.md", f"# {number}\n\n" + "apple banana cherry " * 100)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "annai", "import"], cwd=annai.folder, stderr=subprocess.PIPE, text=True
+    )
+    index = annai.folder / ".annai" / "index.sqlite-wal"
+    deadline = time.monotonic() + 60
+    while not (index.exists() and index.stat().st_size > 500_000) and time.monotonic() < deadline:
+        assert process.poll() is None, "the import ended before it could be interrupted"
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.strip() == "annai: interrupted; what was indexed so far is kept, and the next run goes on from there."
+    kept = json.loads(annai("status", "--format", "json").stdout)["collections"][0]["documents"]
+    assert 0 < kept < 3_000
+    assert f"added {3_000 - kept:,}" in annai("import", "-m", "update").stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error(annai: Annai, write: Write) -> None:
+    for number in range(50):
+        write(f"{number}.md", f"# {number}\n\napple " + "text " * 500)
+    annai("import")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "annai", "search", "apple", "-n", "50", "--format", "json"],
+        cwd=annai.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(timeout=60) == 0
