@@ -246,6 +246,10 @@ def _tree_vectors(sections: Sequence[Section], passages: Vectors) -> Vectors:
     for section in reversed(sections):
         if section.parent is not None:
             sums[section.parent] += sums[section.order]
+    for section in sections:
+        # What holds only a heading is about what its parent is about.
+        if section.parent is not None and not sums[section.order].any():
+            sums[section.order] = sums[section.parent]
     return normalised(sums)
 
 

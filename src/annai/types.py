@@ -122,7 +122,8 @@ class Section:
 
     The first section of a document is its root, the whole body; parents come before their children. A *leaf* is
     a section without child sections; the leaves tile the body. A leaf too long to be embedded whole also has
-    overlapping *pieces*. What is embedded and matched are the *passages*: pieces, and leaves without pieces.
+    overlapping *pieces*. What is embedded and matched are the *passages*: pieces, and leaves without pieces that
+    hold more than a heading.
     """
 
     order: int

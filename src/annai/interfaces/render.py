@@ -138,7 +138,8 @@ def size(number: int) -> str:
 
 
 def _text(answer: Answer, sources: Mapping[str, Path], preview_lines: int, explain: bool) -> str:
-    terms = set(query_words(answer.query))
+    weights = query_words(answer.query)
+    terms = {word for word, weight in weights.items() if weight == 1} or set(weights)
     width = shutil.get_terminal_size((100, 24)).columns
     several = len({hit.collection for hit in answer.results}) > 1
     blocks = []
@@ -152,7 +153,7 @@ def _text(answer: Answer, sources: Mapping[str, Path], preview_lines: int, expla
             lines.append("  " + click.style(_reasons(hit), dim=True))
         lines += [
             f"  {click.style('│', dim=True)} {_marked(line, terms, width - 4)}"
-            for line in best_lines(hit.passage, terms, preview_lines)
+            for line in best_lines(_without_heading(hit), terms, preview_lines)
         ]
         blocks.append("\n".join(lines) + "\n")
     if answer.results:
@@ -180,6 +181,12 @@ def best_lines(passage: str, terms: set[str], count: int) -> list[str]:
     starts = range(max(len(lines) - count, 0) + 1)
     best = max(starts, key=lambda start: len(set().union(*found[start : start + count])), default=0)
     return lines[best : best + count]
+
+
+def _without_heading(hit: Hit) -> str:
+    """The passage without the heading it begins with, which is shown above it already."""
+    first, _, rest = hit.passage.lstrip().partition("\n")
+    return rest if first.strip("# ") == hit.heading and rest.strip() else hit.passage
 
 
 def _terms_in(line: str, terms: set[str]) -> set[str]:

@@ -1,0 +1,1 @@
+"""How a document is cut into sections: one module a strategy."""

@@ -1,0 +1,157 @@
+"""Which sections does the tree of headings make?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+
+from annai.config import Chunking
+from annai.splitters.cuts import token_pieces
+from annai.splitters.tree import Tree
+from annai.tokens import count_tokens
+from annai.types import Document, Heading, Section
+
+DEEPEST = 3
+"""Sections have depth 0–3, also the text between the sections of depth 3."""
+
+
+def split(document: Document, chunking: Chunking) -> Sequence[Section]:
+    """Cut a document at its headings, and what is still too long into pieces.
+
+    Parts under `min_tokens` stay inside their parent; a document that is one chapter is stored once, as the root.
+    """
+    return _Sectioning(document, chunking).sections()
+
+
+@dataclass(slots=True)
+class _Part:
+    """The root, or what stands under one heading. `first` and `after` are edges: numbers of headings, from 1 on."""
+
+    first: int
+    after: int
+    depth: int
+    heading: str
+    path: tuple[str, ...]
+    number: tuple[int, ...]
+    last_depth: int
+    parts: list["_Part"] = field(default_factory=list)
+    """Every part directly below, small ones included."""
+
+
+class _Sectioning:
+    def __init__(self, document: Document, chunking: Chunking) -> None:
+        self._document = document
+        self._chunking = chunking
+        self._tree = Tree(document)
+        text, body = document.text, document.body_start
+        headings = [
+            heading
+            for heading in document.outline.headings
+            if heading.level <= min(chunking.max_depth, DEEPEST) and heading.start >= body
+        ]
+        self._headings = headings
+        self._parts = _parts(headings)
+        # Every section begins and ends at one of these edges, so the text is measured once, from edge to edge.
+        self._edges = [body, *(heading.start for heading in headings), len(text)]
+        counts = (count_tokens(text[start:end]) for start, end in pairwise(self._edges))
+        self._tokens = list(accumulate(counts, initial=0))
+
+    def sections(self) -> list[Section]:
+        self._add(None, self._root())
+        return self._tree.sections
+
+    def _root(self) -> _Part:
+        """The whole body; it takes over a chapter that is all there is."""
+        parts = [part for part in self._parts if len(part.number) == 1]
+        root = _Part(0, len(self._edges) - 1, 0, self._document.title, (), (), 0, parts)
+        if parts and self._is_blank(0, 1):
+            if len(parts) == 1:
+                root.path, root.last_depth, root.parts = parts[0].path, parts[0].depth, parts[0].parts
+            else:
+                parts[0].first = 0
+        return root
+
+    def _add(self, parent: Section | None, part: _Part) -> None:
+        children = [child for child in part.parts if self._count(child.first, child.after) >= self._chunking.min_tokens]
+        if not children:
+            self._add_leaf(parent, part)
+            return
+        section = self._add_section(parent, part, is_passage=False)
+        edge = part.first
+        for child in children:
+            self._add_rest(section, part, edge, child.first)
+            self._add(section, child)
+            edge = child.after
+        self._add_rest(section, part, edge, part.after)
+
+    def _add_rest(self, section: Section, part: _Part, first: int, after: int) -> None:
+        """Make a leaf of the text of a section that stands in none of its children."""
+        if first == after:
+            return
+        depth = min(part.depth + 1, DEEPEST)
+        if first == part.first:
+            rest = _Part(first, after, depth, part.heading, part.path, (*part.number, 0), depth)
+        else:
+            # One small part alone goes by its own name, several together by their parent's.
+            small = self._parts[first - 1]
+            if small.after == after:
+                rest = small
+            else:
+                rest = _Part(first, after, depth, part.heading, part.path, small.number, depth)
+        if self._has_body(first, after):
+            self._add_leaf(section, rest)
+        else:
+            self._add_section(section, rest, is_passage=False)
+
+    def _add_leaf(self, parent: Section | None, part: _Part) -> None:
+        pieces: list[tuple[int, int, int]] = []
+        if self._count(part.first, part.after) > self._chunking.max_tokens:
+            start, end = self._edges[part.first], self._edges[part.after]
+            blocks = self._tree.blocks(start, end)
+            text = self._document.text[start:end]
+            pieces = token_pieces(text, blocks, self._chunking.size, self._chunking.overlap)
+        leaf = self._add_section(parent, part, is_passage=len(pieces) <= 1)
+        if not leaf.is_passage:
+            self._tree.add_pieces(leaf, pieces)
+
+    def _add_section(self, parent: Section | None, part: _Part, *, is_passage: bool) -> Section:
+        return self._tree.add(
+            parent,
+            (self._edges[part.first], self._edges[part.after]),
+            self._count(part.first, part.after),
+            depth=part.depth,
+            heading=part.heading,
+            heading_path=part.path,
+            number=part.number,
+            last_depth=part.last_depth,
+            is_passage=is_passage,
+        )
+
+    def _count(self, first: int, after: int) -> int:
+        return self._tokens[after] - self._tokens[first]
+
+    def _has_body(self, first: int, after: int) -> bool:
+        """Whether there is more between two edges than headings."""
+        starts = (self._headings[edge - 1].end if edge else self._edges[0] for edge in range(first, after))
+        ends = self._edges[first + 1 : after + 1]
+        return any(self._document.text[start:end].strip() for start, end in zip(starts, ends, strict=True))
+
+    def _is_blank(self, first: int, after: int) -> bool:
+        return not self._document.text[self._edges[first] : self._edges[after]].strip()
+
+
+def _parts(headings: Sequence[Heading]) -> list[_Part]:
+    """One part for each heading, in order, linked to those below it."""
+    found: list[_Part] = []
+    top: list[_Part] = []
+    above: list[_Part] = []
+    for edge, heading in enumerate(headings, start=1):
+        while above and above[-1].depth >= heading.level:
+            above.pop().after = edge
+        siblings = above[-1].parts if above else top
+        path = (*above[-1].path, heading.text) if above else (heading.text,)
+        number = (*above[-1].number, len(siblings) + 1) if above else (len(siblings) + 1,)
+        part = _Part(edge, len(headings) + 1, heading.level, heading.text, path, number, heading.level)
+        siblings.append(part)
+        above.append(part)
+        found.append(part)
+    return found
