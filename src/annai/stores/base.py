@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.config import Config
+from annai.tokens import is_cjk
 from annai.types import Collection, Document, FileState, Section, StoredSection, Where
 
 Vectors = NDArray[np.float32]
@@ -28,6 +29,11 @@ class Keywords:
     headings: str
     path: str
     body: str
+
+    @property
+    def length(self) -> int:
+        """How many words there are in all."""
+        return sum(len(field.split()) for field in (self.title, self.headings, self.path, self.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +158,7 @@ class Store(ABC):
         """The passages that hold the words (word → weight), best first, ties by key.
 
         The score is BM25 over the weighted fields, divided by what a text full of every word would get: 0–1, and
-        comparable between queries. A word of one CJK character stands for every word that begins with it. An
-        engine may leave out a long query's commonest words.
+        comparable between queries. A word of one CJK character stands for every word that begins with it.
         """
 
     @abstractmethod
@@ -185,6 +190,11 @@ class Store(ABC):
 def inverse_document_frequency(total: int, holding: int) -> float:
     """How rare a word is: the weight BM25 gives it when `holding` of `total` passages hold it."""
     return float(np.log1p((total - holding + 0.5) / (holding + 0.5)))
+
+
+def is_beginning(word: str) -> bool:
+    """Whether a query's word stands for every word that begins with it: a single CJK character does."""
+    return len(word) == 1 and is_cjk(word)
 
 
 def is_under(path: str, prefixes: Sequence[str]) -> bool:

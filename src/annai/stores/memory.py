@@ -19,9 +19,9 @@ from annai.stores.base import (
     Store,
     Vectors,
     inverse_document_frequency,
+    is_beginning,
     is_under,
 )
-from annai.tokens import is_cjk
 from annai.types import Collection, Document, FileState, Outline, StoredSection, Where
 
 
@@ -159,7 +159,7 @@ class MemoryStore(Store):
         }
         allowed = {root + order for root, indexed in self._documents(where) for order in indexed.keywords}
         counts = {key: _weighted_counts(keywords, fields) for key, keywords in everything.items()}
-        lengths = {key: _length(keywords) for key, keywords in everything.items()}
+        lengths = {key: keywords.length for key, keywords in everything.items()}
         average = sum(lengths.values()) / max(len(lengths), 1)
 
         scores: defaultdict[int, float] = defaultdict(float)
@@ -232,11 +232,7 @@ def _weighted_counts(keywords: Keywords, fields: FieldWeights) -> dict[str, floa
     return counts
 
 
-def _length(keywords: Keywords) -> int:
-    return sum(len(text.split()) for text in (keywords.title, keywords.headings, keywords.path, keywords.body))
-
-
 def _frequency(counts: Mapping[str, float], word: str) -> float:
-    if len(word) == 1 and is_cjk(word):
+    if is_beginning(word):
         return sum(count for each, count in counts.items() if each.startswith(word))
     return counts.get(word, 0.0)

@@ -42,9 +42,9 @@ MIGRATIONS = (
         text TEXT NOT NULL
     ) STRICT;
 
-    -- The sections of a document have consecutive ids, in their order.
+    -- The sections of a document have consecutive ids, in their order; an id is never used again.
     CREATE TABLE sections (
-        id INTEGER PRIMARY KEY,
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
         document_id INTEGER NOT NULL,
         ordinal INTEGER NOT NULL,
         parent INTEGER,
@@ -65,23 +65,25 @@ MIGRATIONS = (
     -- A section's vector as little-endian 16-bit floats.
     CREATE TABLE vectors (section_id INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT;
 
-    -- A document's passages in one row: their ordinals (32-bit) and the packed signs of their vectors. This is what
-    -- a search reads whole, so it is as small as it can be.
+    -- A document's passages in one row: their ordinals and their lengths in words (32-bit each) and the packed signs
+    -- of their vectors. This is what a search reads whole, so it is as small as it can be.
     CREATE TABLE passages (
         document_id INTEGER PRIMARY KEY,
         collection_id INTEGER NOT NULL,
         first_section INTEGER NOT NULL,
         dimension INTEGER NOT NULL,
         ordinals BLOB NOT NULL,
+        lengths BLOB NOT NULL,
         signs BLOB NOT NULL
     ) STRICT;
 
-    -- The words come ready-made and separated by spaces: every other character belongs to a word.
-    CREATE VIRTUAL TABLE keywords USING fts5(
-        title, headings, path, body,
-        content='', contentless_delete=1,
-        tokenize="unicode61 remove_diacritics 0 categories 'L* M* N* P* S* C*'"
-    );
-    CREATE VIRTUAL TABLE keyword_counts USING fts5vocab(keywords, 'row');
+    -- Word → the passages that hold it, in segments; see postings.py.
+    CREATE TABLE segments (id INTEGER PRIMARY KEY AUTOINCREMENT, level INTEGER NOT NULL) STRICT;
+    CREATE TABLE postings (
+        segment INTEGER NOT NULL,
+        word TEXT NOT NULL,
+        list BLOB NOT NULL,
+        PRIMARY KEY (segment, word)
+    ) STRICT, WITHOUT ROWID;
     """,
 )

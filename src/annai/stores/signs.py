@@ -11,6 +11,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+COARSE = 8
+"""How many times the candidates asked for are taken by counting signs alone, before the signs are weighed."""
+
 Integers = NDArray[np.int64]
 Bits = NDArray[np.uint8]
 
@@ -24,6 +27,7 @@ class PassageRow:
     first_section: int
     dimension: int
     ordinals: bytes
+    lengths: bytes
     signs: bytes
 
 
@@ -43,6 +47,7 @@ class PassageTable:
         keys = np.repeat(np.array([row.first_section for row in found], np.int64), counts) + ordinals
         order = np.argsort(keys)
         self.keys: Integers = keys[order]
+        self.lengths: Integers = np.frombuffer(b"".join(row.lengths for row in found), "<u4").astype(np.int64)[order]
         self.documents: Integers = _spread([row.document_id for row in found], counts)[order]
         self.collections: Integers = _spread([row.collection_id for row in found], counts)[order]
         self.collection_ids = {row.collection_id for row in found}
@@ -72,10 +77,15 @@ class PassageTable:
         if allowed is not None:
             chosen = allowed[places]
             places, signs = places[chosen], signs[chosen]
-        if len(places) > count:
+        if len(places) > count * COARSE:
             wanted = pack_signs(vector[None]).view("<u8")
             different = np.bitwise_count(signs ^ wanted).sum(axis=1, dtype=np.int32)
-            places = places[np.argpartition(different, count)[:count]]
+            nearest = np.argpartition(different, count * COARSE)[: count * COARSE]
+            places, signs = places[nearest], signs[nearest]
+        if len(places) > count:
+            # Numbers near zero have signs of no meaning: weigh each sign by the query's number.
+            bits = np.unpackbits(signs.view(np.uint8), axis=1, count=len(vector))
+            places = places[np.argpartition(-(bits.astype(np.float32) @ vector), count)[:count]]
         return self.keys[places]
 
 

@@ -12,27 +12,23 @@ from numpy.typing import NDArray
 from annai.config import STATE_FOLDER, Config
 from annai.errors import StoreError, StoreReadOnly
 from annai.stores.base import (
-    BM25_K1,
     FieldWeights,
     IndexedDocument,
+    Keywords,
     Scored,
     Statistics,
     Store,
     Vectors,
-    inverse_document_frequency,
     trim_prefix,
 )
 from annai.stores.database import Database, cannot_write
-from annai.stores.rows import SECTION_COLUMNS, SQLiteValue, section_row, stored_section
+from annai.stores.postings import compact, score, write_postings
+from annai.stores.rows import SECTION_COLUMNS, section_row, stored_section
 from annai.stores.signs import PassageRow, PassageTable, pack_signs
-from annai.tokens import is_cjk
 from annai.types import Collection, Document, FileState, Format, Problem, StoredSection, Where
 
 CANDIDATES_PER_RESULT, FEWEST_CANDIDATES = 4, 400
 """How many passages are compared in full for each one asked for, and at least (benchmarks/vectors.py)."""
-
-MOST_WORDS, MOST_ROWS = 16, 8_000
-"""A query's rarest words are looked up until there are this many, or until they stand in this many passages."""
 
 
 def open_store(config: Config) -> Store:
@@ -90,6 +86,7 @@ class SqliteStore(Store):
             if number := self._collection_number(name):
                 self._empty_collection(number)
                 self._database.rows("DELETE FROM collections WHERE id = ?", (number,))
+                compact(self._database, self._live)
 
     def swap_collection(self, staging: str, name: str) -> None:
         """Move the documents over."""
@@ -104,6 +101,7 @@ class SqliteStore(Store):
                 (new, old),
             )
             self._database.rows("DELETE FROM collections WHERE id = ?", (new,))
+            compact(self._database, self._live)
 
     def states(self, collection: str) -> dict[str, FileState]:
         """What is known of the files."""
@@ -133,14 +131,16 @@ class SqliteStore(Store):
                 )
                 self._drop_document(file_id)
                 self._database.rows("DELETE FROM files WHERE id = ?", (file_id,))
+            words: dict[int, Keywords] = {}
             for indexed in documents:
                 file_id = self._save_state(number, indexed.document.state)
                 self._drop_document(file_id)
-                self._insert_document(number, file_id, indexed)
+                words |= self._insert_document(number, file_id, indexed)
             for state in states:
                 file_id = self._save_state(number, state)
                 if state.problem and state.problem.kind == "skipped":
                     self._drop_document(file_id)
+            write_postings(self._database, words, self._live)
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""
@@ -204,28 +204,14 @@ class SqliteStore(Store):
         return _best(keys, self.vectors(keys.tolist(), len(vector)) @ vector, limit)
 
     def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
-        """Each word is looked up by itself, so that its weight and its rarity are ours to set."""
+        """Add up each word's list of passages."""
         table = self._passage_table()
-        counts = self._passages_holding(words)
-        keys: list[NDArray[np.int64]] = []
-        scores: list[NDArray[np.float64]] = []
-        for word in _rarest(counts):
-            found, saturations = self._saturations(word, fields, len(table))
-            counts[word] = len(found)
-            keys.append(found)
-            scores.append(saturations * words[word] * inverse_document_frequency(len(table), len(found)))
-        if not keys:
-            return []
-        best_possible = (BM25_K1 + 1) * sum(
-            weight * inverse_document_frequency(len(table), counts[word]) for word, weight in words.items()
-        )
-        unique, inverse = np.unique(np.concatenate(keys), return_inverse=True)
-        sums = np.bincount(inverse, np.concatenate(scores)) / best_possible
-        places, present = table.positions(unique)
+        places, shares = score(self._database, words, fields, table)
         allowed = self._allowed(table, where)
         if allowed is not None:
-            present &= allowed[places]
-        return _best(unique[present], sums[present].clip(max=1.0), limit)
+            chosen = allowed[places]
+            places, shares = places[chosen], shares[chosen]
+        return _best(table.keys[places], shares.clip(max=1.0), limit)
 
     def statistics(self, collection: str) -> Statistics:
         """Counts for one collection."""
@@ -271,9 +257,10 @@ class SqliteStore(Store):
             (collection, state.path, state.size, state.mtime_ns, state.hash, *problem),
         )
 
-    def _insert_document(self, collection: int, file_id: int, indexed: IndexedDocument) -> None:
+    def _insert_document(self, collection: int, file_id: int, indexed: IndexedDocument) -> dict[int, Keywords]:
+        """Write everything but the words, which are returned by the keys of their passages."""
         document, sections = indexed.document, indexed.sections
-        first = self._database.number("SELECT max(id) FROM sections") + 1
+        first = self._database.number("SELECT seq FROM sqlite_sequence WHERE name = 'sections'") + 1
         passages = sorted(indexed.keywords)
         self._database.rows(
             "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -298,23 +285,18 @@ class SqliteStore(Store):
             [(first + order, row.tobytes()) for order, row in enumerate(indexed.vectors.astype("<f2"))],
         )
         self._database.rows(
-            "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
                 file_id,
                 collection,
                 first,
                 indexed.vectors.shape[1],
                 np.array(passages, "<u4").tobytes(),
+                np.array([indexed.keywords[order].length for order in passages], "<u4").tobytes(),
                 pack_signs(indexed.vectors[passages]).tobytes(),
             ),
         )
-        keyword_rows: list[tuple[SQLiteValue, ...]] = [
-            (first + order, words.title, words.headings, words.path, words.body)
-            for order, words in indexed.keywords.items()
-        ]
-        self._database.insert(
-            "INSERT INTO keywords (rowid, title, headings, path, body) VALUES (?, ?, ?, ?, ?)", keyword_rows
-        )
+        return {first + order: words for order, words in indexed.keywords.items()}
 
     def _drop_document(self, file_id: int) -> None:
         span = self._database.row(
@@ -322,7 +304,6 @@ class SqliteStore(Store):
         )
         if span is None:
             return
-        self._database.rows("DELETE FROM keywords WHERE rowid >= ? AND rowid < ?", span)
         self._database.rows("DELETE FROM vectors WHERE section_id >= ? AND section_id < ?", span)
         self._database.rows("DELETE FROM sections WHERE id >= ? AND id < ?", span)
         self._database.rows("DELETE FROM passages WHERE document_id = ?", (file_id,))
@@ -333,12 +314,20 @@ class SqliteStore(Store):
             self._drop_document(file_id)
         self._database.rows("DELETE FROM files WHERE collection_id = ?", (number,))
 
+    def _live(self) -> NDArray[np.bool_]:
+        """For every key that was ever given, whether it is a section's."""
+        last = self._database.number("SELECT seq FROM sqlite_sequence WHERE name = 'sections'")
+        live = np.zeros(last + 1, bool)
+        for first, count in self._database.rows("SELECT first_section, section_count FROM documents"):
+            live[first : first + count] = True
+        return live
+
     def _passage_table(self) -> PassageTable:
         """The table of passages, read again when anything was written."""
         stamp = self._database.stamp()
         if self._passages is None or self._passages[0] != stamp:
             rows = self._database.rows(
-                "SELECT document_id, collection_id, first_section, dimension, ordinals, signs FROM passages"
+                "SELECT document_id, collection_id, first_section, dimension, ordinals, lengths, signs FROM passages"
             )
             self._passages = stamp, PassageTable([PassageRow(*row) for row in rows])
         return self._passages[1]
@@ -370,52 +359,6 @@ class SqliteStore(Store):
             clauses.append("problem_kind IS NULL")
         rows = self._database.rows(f"SELECT id FROM files WHERE {' AND '.join(clauses)}", values)
         return [number for (number,) in rows]
-
-    def _passages_holding(self, words: Mapping[str, float]) -> dict[str, int]:
-        """In how many passages each word stands; 1 for a beginning, which is not known without looking it up."""
-        rows = self._database.rows(
-            "SELECT term, doc FROM keyword_counts WHERE term IN (SELECT value FROM json_each(?))",
-            (json.dumps([*words]),),
-        )
-        return dict.fromkeys(words, 0) | dict(rows) | {word: 1 for word in words if _is_beginning(word)}
-
-    def _saturations(
-        self, word: str, fields: FieldWeights, total: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The passages that hold the word, and the part of BM25 that grows with how often they do."""
-        weights = ", ".join(str(float(weight)) for weight in (fields.title, fields.headings, fields.path, fields.body))
-        rows = self._database.rows(
-            f"SELECT rowid, bm25(keywords, {weights}) FROM keywords WHERE keywords MATCH ?",
-            (_match_expression(word),),
-        )
-        keys, ranks = np.array(rows, np.float64).reshape(-1, 2).T
-        # FTS5's BM25 is, negated, rarity (with this floor) times saturation.
-        rarity = max(np.log((total - len(rows) + 0.5) / (len(rows) + 0.5)), 1e-6)
-        return keys.astype(np.int64), -ranks / rarity
-
-
-def _rarest(counts: Mapping[str, int]) -> list[str]:
-    """The words worth looking up, rarest first."""
-    chosen: list[str] = []
-    rows = 0
-    for word in sorted(counts, key=counts.__getitem__):
-        if counts[word] == 0:
-            continue
-        rows += counts[word]
-        if chosen and (len(chosen) == MOST_WORDS or rows > MOST_ROWS):
-            break
-        chosen.append(word)
-    return chosen
-
-
-def _match_expression(word: str) -> str:
-    """The word as a quoted FTS5 string: whatever it holds is data, never syntax."""
-    quoted = '"' + word.replace('"', '""') + '"'
-    return quoted + " *" if _is_beginning(word) else quoted
-
-
-def _is_beginning(word: str) -> bool:
-    return len(word) == 1 and is_cjk(word)
 
 
 def _best(keys: NDArray[np.int64], scores: NDArray[np.floating], limit: int) -> list[Scored]:
