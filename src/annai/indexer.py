@@ -123,6 +123,8 @@ class Indexer:
         """Take every change through the pipeline, batch by batch."""
         logger.debug("[index] %s: %d changes, %d unchanged", collection.name, len(found.changes), found.unchanged)
         outcomes: Counter[str] = Counter()
+        if progress and found.changes:
+            progress(0, len(found.changes))
         for batch in _batches(self._prepare(collection, change) for change in found.changes):
             with self._clock.measure("embed"):
                 documents = self._embed(batch)
@@ -199,7 +201,8 @@ class Indexer:
     def _ask(self, confirm: Confirm, collection: Collection, found: Scan) -> None:
         """Tell how much there is to do, going by a sample, and stop unless that is wanted."""
         step = max(len(found.changes) // SAMPLE_FILES, 1)
-        sample = found.changes[::step][:SAMPLE_FILES]
+        first, *sample = found.changes[::step][:SAMPLE_FILES]
+        self._embed([self._prepare(collection, first)])  # What is loaded with the first file is loaded only once.
         start = perf_counter()
         self._embed([self._prepare(collection, change) for change in sample])
         share = sum(change.size for change in sample) / max(found.total_bytes, 1)

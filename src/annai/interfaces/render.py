@@ -13,7 +13,7 @@ import click
 
 from annai.config import Config
 from annai.engine import Status
-from annai.tokens import marked_spans, query_words
+from annai.tokens import marked_spans, query_words, words
 from annai.types import Answer, Collection, Hit, StoredSection
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
@@ -177,7 +177,7 @@ def _markdown(answer: Answer, explain: bool) -> str:
 def best_lines(passage: str, terms: set[str], count: int) -> list[str]:
     """The run of `count` non-blank lines of a passage that holds the most of the terms, the first such."""
     lines = [line[:LONGEST_LINE].rstrip() for line in passage.splitlines() if line.strip()]
-    found = [_terms_in(line, terms) for line in lines]
+    found = [terms.intersection(words(line)) for line in lines]
     starts = range(max(len(lines) - count, 0) + 1)
     best = max(starts, key=lambda start: len(set().union(*found[start : start + count])), default=0)
     return lines[best : best + count]
@@ -187,10 +187,6 @@ def _without_heading(hit: Hit) -> str:
     """The passage without the heading it begins with, which is shown above it already."""
     first, _, rest = hit.passage.lstrip().partition("\n")
     return rest if first.strip("# ") == hit.heading and rest.strip() else hit.passage
-
-
-def _terms_in(line: str, terms: set[str]) -> set[str]:
-    return {line[start:end].lower() for start, end in marked_spans(line, terms)}
 
 
 def _marked(line: str, terms: set[str], width: int) -> str:

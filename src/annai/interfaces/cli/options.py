@@ -72,14 +72,19 @@ def progress_bar(label: str) -> Iterator[Progress | None]:
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None, rate="", visible=False)
+    bar = Bar(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(label, total=None, rate="")
 
-        def advance(done: int, total: int) -> None:
-            speed = bar.tasks[task].speed
-            bar.update(task, completed=done, total=total, visible=True, rate=f"{speed:.0f}/s" if speed else "")
+    def advance(done: int, total: int) -> None:
+        # Not before there is something to show: a question may be asked first, and rich would swallow parts of it.
+        bar.start()
+        speed = bar.tasks[task].speed
+        bar.update(task, completed=done, total=total, rate=f"{speed:.0f}/s" if speed else "")
 
+    try:
         yield advance
+    finally:
+        bar.stop()
 
 
 def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False) -> Engine:
