@@ -289,7 +289,7 @@ def test_ten_thousand_passages_are_found_exactly_enough(store: Store) -> None:
     rows = np.array([vector(seed) for seed in sorted(everything)])
     found = 0
     for start in range(5):
-        query = rows[start::1000][:10].mean(axis=0)
+        query = rows[start::1000][:10].mean(axis=0).astype(np.float32)
         tenth_best = np.sort(rows @ query)[-10]
         found += sum(each.score >= tenth_best - 0.001 for each in store.nearest(query, 10, Where()))
     assert found >= 0.97 * 50
