@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "annai"
 
 LEVELS = (
     ("types", "errors"),
-    ("config", "tokens", "timer", "lines"),
+    ("config", "tokens", "timer", "lines", "fields"),
     ("restructured", "encoding", "front_matter", "ignore"),
     ("outline",),
     ("reader", "splitters", "embedders", "stores"),

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,8 +139,13 @@ def test_another_embedder_is_an_error_that_names_the_way_out(docs: Path, write: 
 
 def test_passages_are_embedded_across_files_in_bounded_batches(engine: Engine, write: Write) -> None:
     sizes: list[int] = []
-    embed = engine.embedder.embed_documents
-    engine.embedder.embed_documents = lambda texts: sizes.append(len(texts)) or embed(texts)  # type: ignore[method-assign, func-returns-value]
+
+    class Recording(OtherEmbedder):
+        def embed_documents(self, texts: Sequence[str]) -> Vectors:
+            sizes.append(len(texts))
+            return super().embed_documents(texts)
+
+    engine.__dict__["embedder"] = Recording(4)
     for number in range(300):
         write(f"{number}.md", f"# {number}\ntext")
     engine.import_collection()
@@ -157,6 +162,31 @@ def test_a_parent_has_the_vector_of_its_parts_together(engine: Engine, write: Wr
     leaves = [row for each, row in zip(stored, rows, strict=True) if each.section.is_passage]
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=0.01)
     assert all(float(rows[0] @ leaf) > 0.5 for leaf in leaves)
+
+
+def test_an_additive_embedder_embeds_each_text_once_and_counts_fields_by_weight(engine: Engine, write: Write) -> None:
+    write("guide/pears.md", "# Fruit\n\n## One\n" + "apple " * 150 + "\n\n## Two\n" + "banana " * 150)
+    embedded: list[str] = []
+    embed = engine.embedder.embed_sums
+
+    def record(texts: Sequence[str]) -> Vectors:
+        embedded.extend(texts)
+        return embed(texts)
+
+    engine.embedder.embed_sums = record  # type: ignore[method-assign]
+    engine.refresh()
+    assert len(embedded) == len(set(embedded)) == 6, "title, path, and headings and body of two passages"
+    (passage,) = [each for each in engine.store.sections("root", "guide/pears.md") if each.section.heading == "One"]
+    (row,) = engine.store.vectors([passage.key], engine.embedder.dimension)
+    title, headings, path, body = embed(["Fruit", "Fruit\nOne", "guide/pears", "apple " * 150])
+    expected = 3 * title + headings + 3 * path + body + embed(["## One"])[0]
+    assert row == pytest.approx(expected / np.linalg.norm(expected), abs=0.001)
+
+
+def test_what_a_page_says_of_itself_is_found(engine: Engine, write: Write) -> None:
+    write("a.md", "---\ntags: [zebra, lion]\ndescription: On okapis.\nweight: 3\n---\n# A\n\ntext")
+    engine.refresh()
+    assert paths(engine, "zebra") == paths(engine, "okapi") == ["a.md"]
 
 
 def test_a_large_first_index_asks_first(engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

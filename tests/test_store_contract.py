@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annai.errors import StoreError
-from annai.stores.base import FieldWeights, IndexedDocument, Keywords, Store
+from annai.fields import FieldWeights
+from annai.stores.base import IndexedDocument, Keywords, Store
 from annai.stores.memory import MemoryStore
 from annai.stores.sqlite import SqliteStore
 from annai.tokens import query_words, words

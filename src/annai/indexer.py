@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
 from time import perf_counter
 
 import numpy as np
@@ -16,6 +15,7 @@ from annai.collection import STAGING_SUFFIX
 from annai.config import Config
 from annai.embedders.base import Embedder, Vectors, normalised
 from annai.errors import CollectionError, EmbedderMismatch, ReadError, SkippedFile
+from annai.fields import FIELD_WEIGHTS, NAMES, Fields, passage_fields
 from annai.reader import read_document
 from annai.scanner import Scan, scan
 from annai.splitters.base import load_splitter
@@ -175,28 +175,35 @@ class Indexer:
     def _embed(self, batch: Iterable[_Prepared]) -> list[IndexedDocument]:
         """Embed the passages of several documents together, and make each document ready to be written."""
         documents = [(each.document, each.sections) for each in batch if each.document]
-        texts = [
-            _embedded_text(document, section)
+        fields = [
+            [passage_fields(document, section) for section in sections if section.is_passage]
             for document, sections in documents
-            for section in sections
-            if section.is_passage
         ]
-        vectors = self._embedder.embed_documents(texts)
-        indexed = []
-        taken = 0
-        for document, sections in documents:
-            passages = [section for section in sections if section.is_passage]
-            indexed.append(
-                IndexedDocument(
-                    document=document,
-                    japanese=is_japanese(document.text),
-                    sections=sections,
-                    vectors=_tree_vectors(sections, vectors[taken : taken + len(passages)]),
-                    keywords=_keywords(document, passages),
-                )
+        vectors = iter(self._passage_vectors([each for passages in fields for each in passages]))
+        return [
+            IndexedDocument(
+                document=document,
+                japanese=is_japanese(document.text),
+                sections=sections,
+                vectors=_tree_vectors(sections, np.array([next(vectors) for _ in passages]), self._embedder.additive),
+                keywords=dict(zip(_passage_orders(sections), map(_keywords, passages), strict=True)),
             )
-            taken += len(passages)
-        return indexed
+            for (document, sections), passages in zip(documents, fields, strict=True)
+        ]
+
+    def _passage_vectors(self, passages: Sequence[Fields]) -> Vectors:
+        """A vector for each passage; an additive embedder's are sums of the fields by weight, not yet scaled."""
+        if not self._embedder.additive:
+            return self._embedder.embed_documents([_embedded_text(passage) for passage in passages])
+        columns = [[getattr(passage, name) for passage in passages] for name in NAMES]
+        # Title and path are the same for all passages of a document, so each text is embedded once.
+        distinct = list(dict.fromkeys(text for column in columns for text in column))
+        place = {text: number for number, text in enumerate(distinct)}
+        sums = self._embedder.embed_sums(distinct)
+        total = np.zeros((len(passages), self._embedder.dimension), np.float32)
+        for name, column in zip(NAMES, columns, strict=True):
+            total += np.float32(getattr(FIELD_WEIGHTS, name)) * sums[[place[text] for text in column]]
+        return total
 
     def _ask(self, confirm: Confirm, collection: Collection, found: Scan) -> None:
         """Tell how much there is to do, going by a sample, and stop unless that is wanted."""
@@ -234,18 +241,21 @@ def _batches(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
         yield batch
 
 
-def _embedded_text(document: Document, section: Section) -> str:
+def _embedded_text(passage: Fields) -> str:
     """A passage with what it stands under, since a passage alone seldom says what it is about."""
-    headings = " > ".join(dict.fromkeys((document.title, *section.heading_path)))
-    return f"{headings}\n{document.text[section.start : section.end]}"
+    headings = " > ".join(dict.fromkeys((passage.title, *passage.headings.split("\n"))))
+    return f"{headings}\n{passage.body}"
 
 
-def _tree_vectors(sections: Sequence[Section], passages: Vectors) -> Vectors:
-    """A vector for every section: a passage's own, and for the others the mean of theirs, by tokens."""
+def _tree_vectors(sections: Sequence[Section], passages: Vectors, additive: bool) -> Vectors:
+    """A vector for every section: a passage's own, and for the others the sum of theirs.
+
+    Vectors that were scaled to length 1 count by their passages' tokens; the sums of an additive embedder as they are.
+    """
     sums = np.zeros((len(sections), passages.shape[1]), np.float32)
-    order = [section.order for section in sections if section.is_passage]
-    weights = np.array([[max(sections[each].token_count, 1)] for each in order], np.float32)
-    sums[order] = passages * weights
+    order = _passage_orders(sections)
+    weights = [1 if additive else max(sections[each].token_count, 1) for each in order]
+    sums[order] = passages * np.array(weights, np.float32)[:, None]
     for section in reversed(sections):
         if section.parent is not None:
             sums[section.parent] += sums[section.order]
@@ -256,18 +266,12 @@ def _tree_vectors(sections: Sequence[Section], passages: Vectors) -> Vectors:
     return normalised(sums)
 
 
-def _keywords(document: Document, passages: Iterable[Section]) -> dict[int, Keywords]:
-    title = " ".join(words(document.title))
-    path = " ".join(words(str(PurePosixPath(document.path).with_suffix(""))))
-    return {
-        section.order: Keywords(
-            title=title,
-            headings=" ".join(words("\n".join(section.heading_path))),
-            path=path,
-            body=" ".join(words(document.text[section.start : section.end])),
-        )
-        for section in passages
-    }
+def _passage_orders(sections: Sequence[Section]) -> list[int]:
+    return [section.order for section in sections if section.is_passage]
+
+
+def _keywords(passage: Fields) -> Keywords:
+    return Keywords(**{name: " ".join(words(getattr(passage, name))) for name in NAMES})
 
 
 def _now() -> str:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from annai.embedders.base import Embedder
 from annai.errors import QueryError
-from annai.stores.base import FieldWeights, Store
+from annai.fields import FIELD_WEIGHTS
+from annai.stores.base import Store
 from annai.timer import timer
 from annai.tokens import is_cjk, query_words
 from annai.types import Answer, Document, Hit, Query, Reasons, Section, StoredSection, section_id
@@ -31,9 +32,6 @@ LONGEST_QUERY = 10_000
 
 CANDIDATES = 100
 """Passages taken from each of the two searches, at least."""
-
-FIELD_WEIGHTS = FieldWeights(title=3.0, headings=1.0, path=3.0, body=1.0)
-"""Title and file name tell what a text is about; the values are RANKING.md's."""
 
 DOCUMENT_WEIGHT = 0.4
 """What the whole document's closeness counts beside the passage's."""

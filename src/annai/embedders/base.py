@@ -37,6 +37,10 @@ class Embedder(ABC):
     def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:
         """Embed at most `batch_size` texts, each of at most `longest_text` characters and without lone surrogates."""
 
+    def embed_sums(self, texts: Sequence[str]) -> Vectors:
+        """For an additive embedder: the vectors of texts before they are scaled to length 1, ready to be added up."""
+        raise NotImplementedError(f"{self.identity} is not additive")
+
     def embed_query(self, text: str) -> Vectors:
         """The vector of a question: one row of length `dimension`."""
         return cast(Vectors, self._embed([text], "query")[0])

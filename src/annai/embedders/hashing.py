@@ -35,12 +35,16 @@ class HashingEmbedder(Embedder):
         self._directions: dict[str, Vectors] = {}
 
     def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002 - queries are texts like others
+        """Add up each text's words, and scale."""
+        return normalised(self.embed_sums(texts))
+
+    def embed_sums(self, texts: Sequence[str]) -> Vectors:
         """Add up each text's words."""
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         for row, text in zip(vectors, texts, strict=True):
             if found := [self._direction(word) for word in words(text)]:
                 np.sum(found, axis=0, out=row)
-        return normalised(vectors)
+        return vectors
 
     def _direction(self, word: str) -> Vectors:
         known = self._directions.get(word)

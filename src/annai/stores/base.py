@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.config import Config
+from annai.fields import FieldWeights
 from annai.tokens import is_cjk
 from annai.types import Collection, Document, FileState, Section, StoredSection, Where
 
@@ -23,7 +24,7 @@ BM25_B = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Keywords:
-    """The words of one passage, separated by spaces, field by field."""
+    """The words of one passage, separated by spaces, for each of its `Fields`."""
 
     title: str
     headings: str
@@ -34,16 +35,6 @@ class Keywords:
     def length(self) -> int:
         """How many words there are in all."""
         return sum(len(field.split()) for field in (self.title, self.headings, self.path, self.body))
-
-
-@dataclass(frozen=True, slots=True)
-class FieldWeights:
-    """How much a word counts in each field of `Keywords`."""
-
-    title: float = 1.0
-    headings: float = 1.0
-    path: float = 1.0
-    body: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

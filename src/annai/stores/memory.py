@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from annai.config import Config
+from annai.fields import NAMES, FieldWeights
 from annai.stores.base import (
     BM25_B,
     BM25_K1,
-    FieldWeights,
     IndexedDocument,
     Keywords,
     Scored,
@@ -226,7 +226,7 @@ def _best(scored: list[Scored], limit: int) -> list[Scored]:
 
 def _weighted_counts(keywords: Keywords, fields: FieldWeights) -> dict[str, float]:
     counts: defaultdict[str, float] = defaultdict(float)
-    for name in ("title", "headings", "path", "body"):
+    for name in NAMES:
         for word in getattr(keywords, name).split():
             counts[word] += getattr(fields, name)
     return counts

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.stores.base import BM25_B, BM25_K1, FieldWeights, Keywords, inverse_document_frequency, is_beginning
+from annai.fields import NAMES, FieldWeights
+from annai.stores.base import BM25_B, BM25_K1, Keywords, inverse_document_frequency, is_beginning
 from annai.stores.database import Database
 from annai.stores.signs import PassageTable
 
@@ -27,7 +28,6 @@ POSTING = np.dtype([("key", "<u4"), ("title", "u1"), ("headings", "u1"), ("path"
 Live = Callable[[], NDArray[np.bool_]]
 """Tells, for every key that was ever given, whether its passage is still there; asked only when a merge is due."""
 
-_FIELDS = ("title", "headings", "path", "body")
 _LAST_CHARACTER = "\U0010ffff"
 
 
@@ -68,7 +68,7 @@ def score(
     total = len(table)
     best_possible = 0.0
     sums = np.zeros(total)
-    weights = np.array([getattr(fields, name) for name in _FIELDS])
+    weights = np.array([getattr(fields, name) for name in NAMES])
     damping = BM25_K1 * (1 - BM25_B + BM25_B * table.lengths / max(table.lengths.mean(), 1)) if total else sums
     for word, weight in words.items():
         postings = np.frombuffer(lists.get(word, b""), POSTING)
@@ -107,16 +107,16 @@ def _lists(database: Database, words: Iterable[str]) -> dict[str, bytes]:
 
 
 def _frequencies(postings: NDArray[np.void], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    counts = np.stack([postings[name] for name in _FIELDS], axis=1)
+    counts = np.stack([postings[name] for name in NAMES], axis=1)
     return np.asarray(counts @ weights, np.float64)
 
 
 def _counts(keywords: Keywords) -> dict[str, bytearray]:
     """How often each word stands in each field, capped to fit a byte."""
     found: dict[str, bytearray] = {}
-    for place, name in enumerate(_FIELDS):
+    for place, name in enumerate(NAMES):
         for word, count in Counter(getattr(keywords, name).split()).items():
-            found.setdefault(word, bytearray(len(_FIELDS)))[place] = min(count, 255)
+            found.setdefault(word, bytearray(len(NAMES)))[place] = min(count, 255)
     return found
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from annai.config import STATE_FOLDER, Config
 from annai.errors import StoreError, StoreReadOnly
+from annai.fields import FieldWeights
 from annai.stores.base import (
-    FieldWeights,
     IndexedDocument,
     Keywords,
     Scored,

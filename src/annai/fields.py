@@ -1,0 +1,53 @@
+"""What is said of a passage, and where? Its title, its headings, its path and its text, each with its weight."""
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from annai.types import Document, Section
+
+NAMES = ("title", "headings", "path", "body")
+
+FRONT_MATTER_KEYS = ("description", "summary", "keywords", "tags", "categories", "aliases")
+"""What pages commonly say of themselves; it is found with the headings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The texts of one passage, field by field."""
+
+    title: str
+    headings: str
+    path: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class FieldWeights:
+    """How much a word counts in each field."""
+
+    title: float = 1.0
+    headings: float = 1.0
+    path: float = 1.0
+    body: float = 1.0
+
+
+FIELD_WEIGHTS = FieldWeights(title=3.0, headings=1.0, path=3.0, body=1.0)
+"""Title and file name tell what a text is about. The same in keywords and in vectors; half or twice is as good."""
+
+
+def passage_fields(document: Document, passage: Section) -> Fields:
+    """The texts of a passage of a document."""
+    said = [_text(document.front_matter.get(key)) for key in FRONT_MATTER_KEYS]
+    return Fields(
+        title=document.title,
+        headings="\n".join((*passage.heading_path, *filter(None, said))),
+        path=str(PurePosixPath(document.path).with_suffix("")),
+        body=document.text[passage.start : passage.end],
+    )
+
+
+def _text(value: object) -> str:
+    """A value of the front matter as text: a string, or a list of strings."""
+    if isinstance(value, list):
+        return "\n".join(_text(each) for each in value)
+    return value if isinstance(value, str) else ""
