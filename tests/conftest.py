@@ -1,5 +1,6 @@
 """What do tests share? Small projects made of real files, and the program run as a user runs it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -77,6 +78,12 @@ class Annai:
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
         return done
+
+
+def results(annai: Annai, *arguments: str) -> list[dict[str, object]]:
+    """The results of a search, as its JSON has them."""
+    answer = json.loads(annai("search", *arguments, "--format", "json").stdout)
+    return list(answer["results"])
 
 
 @pytest.fixture
