@@ -1,10 +1,9 @@
 """How fast is the main path? Index, update, cold search and warm search over one evaluation set.
 
-    python benchmarks/pipeline.py [--set docs_en] [--provider hashing] [--eval ../shared/eval]
+    python benchmarks/pipeline.py [--set docs_en] [--provider static] [--eval ../shared/eval]
 
 Machines are shared and noisy, so what counts are the ratios within one run: each measurement stands beside a
-yardstick taken turn by turn with it. The `hashing` provider stands for a quick model: it shows what the rest of the
-pipeline costs.
+yardstick taken turn by turn with it.
 """
 
 import argparse
@@ -29,7 +28,7 @@ def main() -> None:
     """Measure everything and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--set", default="docs_en")
-    parser.add_argument("--provider", default="hashing")
+    parser.add_argument("--provider", default="static")
     default = os.environ.get("ANNAI_EVAL", str(Path(__file__).parents[2] / "shared" / "eval"))
     parser.add_argument("--eval", type=Path, default=default)
     options = parser.parse_args()

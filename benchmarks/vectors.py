@@ -1,6 +1,6 @@
 """Which way of finding nearest neighbours is fast and exact enough? The store's signs against sqlite-vec.
 
-    python benchmarks/vectors.py [--provider hashing] [--count 100000] [--eval ../shared/eval]
+    python benchmarks/vectors.py [--provider static] [--count 100000] [--eval ../shared/eval]
 
 Paragraphs of the evaluation trees are embedded; queries are the sets' own. Times are medians within one run on one
 machine; recall is the share of the ten exact nearest that were returned.
@@ -39,7 +39,7 @@ QUERIES = 100
 def main() -> None:
     """Embed, build both kinds of index, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--provider", default="hashing")
+    parser.add_argument("--provider", default="static")
     parser.add_argument("--count", type=int, default=100_000)
     default = os.environ.get("ANNAI_EVAL", str(Path(__file__).parents[2] / "shared" / "eval"))
     parser.add_argument("--eval", type=Path, default=default)

@@ -175,12 +175,22 @@ def test_an_additive_embedder_embeds_each_text_once_and_counts_fields_by_weight(
 
     engine.embedder.embed_sums = record  # type: ignore[method-assign]
     engine.refresh()
-    assert len(embedded) == len(set(embedded)) == 6, "title, path, and headings and body of two passages"
+    assert sorted(embedded) == sorted(["Fruit", "guide/pears", "One", "Two", "apple " * 150 + "\n\n", "banana " * 150])
     (passage,) = [each for each in engine.store.sections("root", "guide/pears.md") if each.section.heading == "One"]
     (row,) = engine.store.vectors([passage.key], engine.embedder.dimension)
-    title, headings, path, body = embed(["Fruit", "Fruit\nOne", "guide/pears", "apple " * 150])
-    expected = 3 * title + headings + 3 * path + body + embed(["## One"])[0]
+    title, headings, path, body = embed(["Fruit", "One", "guide/pears", "apple " * 150])
+    most = 0.3 * np.linalg.norm(body)
+    assert most > 3 * max(np.linalg.norm(title), np.linalg.norm(path)), "long enough for the full weights"
+    expected = 3 * title + headings + 3 * path + body
     assert row == pytest.approx(expected / np.linalg.norm(expected), abs=0.001)
+
+
+def test_a_short_text_is_not_outweighed_by_its_title(engine: Engine, write: Write) -> None:
+    write("a.md", "# Several words of a title\n\napple")
+    engine.refresh()
+    (root,) = engine.store.sections("root", "a.md")
+    (row,) = engine.store.vectors([root.key], engine.embedder.dimension)
+    assert float(row @ engine.embedder.embed_query("apple")) > 0.9
 
 
 def test_what_a_page_says_of_itself_is_found(engine: Engine, write: Write) -> None:

@@ -100,9 +100,10 @@ class Embedding:
     """[embedding]: how texts become vectors."""
 
     provider: str = setting(
-        "use",
-        "use: the multilingual sentence encoder inside the installation; hashing: words only, no model.",
-        choices=("use", "hashing"),
+        "static",
+        "static: the bundled model, Japanese and English; use: Google's multilingual sentence encoder (annai[use]); "
+        "hashing: words only, no model.",
+        choices=("static", "use", "hashing"),
     )
     batch_size: int = setting(32, "Texts embedded at once.", minimum=1, maximum=4096)
 

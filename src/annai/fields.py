@@ -1,5 +1,6 @@
 """What is said of a passage, and where? Its title, its headings, its path and its text, each with its weight."""
 
+import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -35,15 +36,35 @@ FIELD_WEIGHTS = FieldWeights(title=3.0, headings=1.0, path=3.0, body=1.0)
 """Title and file name tell what a text is about. The same in keywords and in vectors; half or twice is as good."""
 
 
+LARGEST_SHARE = 0.3
+"""In a vector, title and path each count at most this share of the body's length: a short text is not its title."""
+
+
 def passage_fields(document: Document, passage: Section) -> Fields:
-    """The texts of a passage of a document."""
+    """The texts of a passage of a document; nothing is said twice, so that the weights are what they seem."""
+    headings = [heading for heading in passage.heading_path if heading != document.title]
     said = [_text(document.front_matter.get(key)) for key in FRONT_MATTER_KEYS]
     return Fields(
         title=document.title,
-        headings="\n".join((*passage.heading_path, *filter(None, said))),
+        headings="\n".join((*headings, *filter(None, said))),
         path=str(PurePosixPath(document.path).with_suffix("")),
-        body=document.text[passage.start : passage.end],
+        body=_without_heading(document.text[passage.start : passage.end], passage),
     )
+
+
+def meaningful_path(path: str) -> str:
+    """The words of a path that tell what a file is about: no numbers, and nothing as short as an abbreviation."""
+    return _MEANINGLESS.sub(" ", path)
+
+
+_MEANINGLESS = re.compile(r"\d+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
+
+
+def _without_heading(text: str, passage: Section) -> str:
+    """A passage's text without the heading it begins with, if there is more to it."""
+    first, _, rest = text.lstrip().partition("\n")
+    known = (passage.heading, *passage.heading_path[-1:])
+    return rest if rest.strip() and first.strip("#= \t\r") in known else text
 
 
 def _text(value: object) -> str:

@@ -15,7 +15,7 @@ from annai.collection import STAGING_SUFFIX
 from annai.config import Config
 from annai.embedders.base import Embedder, Vectors, normalised
 from annai.errors import CollectionError, EmbedderMismatch, ReadError, SkippedFile
-from annai.fields import FIELD_WEIGHTS, NAMES, Fields, passage_fields
+from annai.fields import FIELD_WEIGHTS, LARGEST_SHARE, NAMES, Fields, meaningful_path, passage_fields
 from annai.reader import read_document
 from annai.scanner import Scan, scan
 from annai.splitters.base import load_splitter
@@ -179,7 +179,11 @@ class Indexer:
             [passage_fields(document, section) for section in sections if section.is_passage]
             for document, sections in documents
         ]
-        vectors = iter(self._passage_vectors([each for passages in fields for each in passages]))
+        together = [each for passages in fields for each in passages]
+        if self._embedder.additive:
+            vectors = iter(weighted_sums(self._embedder.embed_sums, together))
+        else:
+            vectors = iter(self._embedder.embed_documents([embedded_text(passage) for passage in together]))
         return [
             IndexedDocument(
                 document=document,
@@ -190,20 +194,6 @@ class Indexer:
             )
             for (document, sections), passages in zip(documents, fields, strict=True)
         ]
-
-    def _passage_vectors(self, passages: Sequence[Fields]) -> Vectors:
-        """A vector for each passage; an additive embedder's are sums of the fields by weight, not yet scaled."""
-        if not self._embedder.additive:
-            return self._embedder.embed_documents([_embedded_text(passage) for passage in passages])
-        columns = [[getattr(passage, name) for passage in passages] for name in NAMES]
-        # Title and path are the same for all passages of a document, so each text is embedded once.
-        distinct = list(dict.fromkeys(text for column in columns for text in column))
-        place = {text: number for number, text in enumerate(distinct)}
-        sums = self._embedder.embed_sums(distinct)
-        total = np.zeros((len(passages), self._embedder.dimension), np.float32)
-        for name, column in zip(NAMES, columns, strict=True):
-            total += np.float32(getattr(FIELD_WEIGHTS, name)) * sums[[place[text] for text in column]]
-        return total
 
     def _ask(self, confirm: Confirm, collection: Collection, found: Scan) -> None:
         """Tell how much there is to do, going by a sample, and stop unless that is wanted."""
@@ -226,6 +216,27 @@ class Indexer:
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
+def weighted_sums(embed_sums: Callable[[Sequence[str]], Vectors], passages: Sequence[Fields]) -> Vectors:
+    """The vectors that an additive embedder gives passages: sums of their fields by weight, not yet scaled."""
+
+    def sums(texts: Sequence[str]) -> Vectors:
+        # A text that comes again, as a title does with every passage, is embedded once.
+        place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        return embed_sums([*place])[[place[text] for text in texts]]
+
+    body = sums([passage.body for passage in passages])
+    total = body + FIELD_WEIGHTS.headings * sums([passage.headings for passage in passages])
+    total += _capped(sums([passage.title for passage in passages]), FIELD_WEIGHTS.title, body)
+    total += _capped(sums([meaningful_path(passage.path) for passage in passages]), FIELD_WEIGHTS.path, body)
+    return total.astype(np.float32)
+
+
+def embedded_text(passage: Fields) -> str:
+    """What any other embedder reads: a passage behind what it stands under, since alone it seldom says enough."""
+    headings = " > ".join(dict.fromkeys((passage.title, *passage.headings.split("\n"))))
+    return f"{headings}\n{passage.body}"
+
+
 def _batches(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
     """Group what belongs in one write, holding no more than one group at a time."""
     batch: list[_Prepared] = []
@@ -241,10 +252,12 @@ def _batches(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
         yield batch
 
 
-def _embedded_text(passage: Fields) -> str:
-    """A passage with what it stands under, since a passage alone seldom says what it is about."""
-    headings = " > ".join(dict.fromkeys((passage.title, *passage.headings.split("\n"))))
-    return f"{headings}\n{passage.body}"
+def _capped(sums: Vectors, weight: float, body: Vectors) -> Vectors:
+    """A field's sums by weight, but none longer than its share of the body."""
+    lengths, most = np.linalg.norm(sums, axis=1), LARGEST_SHARE * np.linalg.norm(body, axis=1)
+    limits = np.divide(most, lengths, out=np.full_like(lengths, weight), where=(lengths > 0) & (most > 0))
+    capped: Vectors = sums * np.minimum(limits, np.float32(weight))[:, None]
+    return capped
 
 
 def _tree_vectors(sections: Sequence[Section], passages: Vectors, additive: bool) -> Vectors:

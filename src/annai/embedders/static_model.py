@@ -1,0 +1,91 @@
+"""How is the bundled model kept on disk? A folder of plain files, read in milliseconds and mapped, not loaded.
+
+name.txt        the model's name, ending in what tells its contents from all others
+vocabulary.txt  the pieces in the order of their ids, one a line, UTF-8
+scores.npy      float32, how likely each piece is, as a logarithm
+vectors.npy     int8, one row a piece
+scales.npy      float32, what each row is multiplied by
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annai.embedders.subwords import SortedPieces, Subwords
+from annai.errors import EmbedderError
+
+NAME, VOCABULARY = "name.txt", "vocabulary.txt"
+SCORES, VECTORS, SCALES = "scores.npy", "vectors.npy", "scales.npy"
+
+
+@dataclass(frozen=True, slots=True)
+class StaticModel:
+    """One vector a subword; a row of `vectors` times its scale."""
+
+    name: str
+    dimension: int
+    subwords: Subwords
+    vectors: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+    @property
+    def identity(self) -> str:
+        """Names the model, its contents and its size."""
+        return f"static-{self.name}/{self.dimension}"
+
+
+def write_model(
+    folder: Path, pieces: Sequence[str], scores: Sequence[float], vectors: NDArray[np.float32], name: str
+) -> dict[str, str]:
+    """Write a model, its vectors as int8 with a scale a row; returns file name → SHA-256.
+
+    Equal models give equal bytes. The written model numbers its pieces in the order of their bytes.
+    """
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, which opening a model has no use for
+
+    def digest(file: str) -> str:
+        return hashlib.sha256((folder / file).read_bytes()).hexdigest()
+
+    if not len(pieces) == len(scores) == len(vectors) == len(set(pieces)):
+        raise ValueError(f"{len(pieces)} pieces, all different, need as many scores and vectors.")
+    if any(not piece or "\n" in piece or "\r" in piece for piece in pieces):
+        raise ValueError("A piece must not be empty or hold a line break.")
+    folder.mkdir(parents=True, exist_ok=True)
+    order = sorted(range(len(pieces)), key=pieces.__getitem__)
+    vectors = np.asarray(vectors, np.float32)[order]
+    scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(127)
+    rows = np.rint(vectors / np.where(scales > 0, scales, 1)[:, None]).astype(np.int8)
+    (folder / VOCABULARY).write_bytes("\n".join(pieces[number] for number in order).encode())
+    np.save(folder / SCORES, np.array([scores[number] for number in order], "<f4"))
+    np.save(folder / VECTORS, rows)
+    np.save(folder / SCALES, scales.astype("<f4"))
+    digests = {file: digest(file) for file in (VOCABULARY, SCORES, VECTORS, SCALES)}
+    contents = hashlib.sha256("".join(digests.values()).encode()).hexdigest()
+    (folder / NAME).write_bytes(f"{name}-{contents[:8]}".encode())
+    return {NAME: digest(NAME), **digests}
+
+
+def open_model(folder: Path) -> StaticModel:
+    """Open a model that `write_model` wrote; vectors are read from the disk as they are needed."""
+    try:
+        name = (folder / NAME).read_text(encoding="utf-8").strip()
+        lines = (folder / VOCABULARY).read_bytes()
+        scores: NDArray[np.float32] = np.load(folder / SCORES).astype(np.float32)
+        vectors: NDArray[np.int8] = np.asarray(np.load(folder / VECTORS, mmap_mode="r"))
+        scales: NDArray[np.float32] = np.load(folder / SCALES).astype(np.float32)
+    except (OSError, ValueError) as error:
+        raise EmbedderError(
+            f"The static model in {folder} cannot be read ({error}); install annai again, "
+            "or set another embedding.provider in annai.toml."
+        ) from error
+    ends = np.append(np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")), len(lines))
+    if not len(ends) == len(scores) == len(vectors) == len(scales):
+        raise EmbedderError(f"The static model in {folder} is damaged: its files do not fit; install annai again.")
+    # Arrays hand out Python numbers, faster than numpy does.
+    pieces = SortedPieces(lines, array("q", ends.astype(np.int64).tobytes()), int(np.diff(ends, prepend=0).max()))
+    subwords = Subwords(pieces, array("f", scores.tobytes()))
+    return StaticModel(name, vectors.shape[1], subwords, vectors, scales)

@@ -1,0 +1,203 @@
+"""Which subwords is a text made of? Units by script, and each unit cut into the vocabulary's likeliest pieces.
+
+Units are short and repeat, so a text is mostly looked up, not computed; no piece of a vocabulary crosses them.
+"""
+
+import re
+import unicodedata
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import overload
+
+WORD_START = "▁"
+"""Stands before every unit of a script that is written with spaces, as in sentencepiece's vocabularies."""
+
+LONGEST_UNIT = 64
+"""Longer runs are data (hashes, base64) or have no spaces: they are cut here, so that time stays linear."""
+
+BLOCK = 16_384
+"""Characters of a long text that are looked at together, so that memory does not grow with the text."""
+
+UNCOVERED = -10_000.0
+"""The score of a character that no piece covers: no sum of pieces' scores in a unit is as low."""
+
+SEARCHES = 64
+"""Units that are looked up by search before a dictionary of all pieces, which takes 15 ms, pays."""
+
+# Within the span of kanji and kana nothing belongs to another script, so `_is_japanese` needs no pattern.
+_LATIN = r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02b8\u1e00-\u1eff\u2c60-\u2c7f\ua722-\ua787"
+_KANJI = r"\u3005-\u3007\u3031-\u303c\u3105-\u31bf\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_HIRAGANA = r"\u3041-\u3096\u309d\u309e"
+_KATAKANA = r"\u30a1-\u30fa\u30fc-\u30fe\u31f0-\u31ff"
+
+# A run is one unit, or a few where they need no space between them. Runs are what the cache remembers.
+_RUN = re.compile(
+    rf"[{_LATIN}\d+#]+|[{_KANJI}]{{1,32}}[{_HIRAGANA}ー]{{0,32}}|[{_HIRAGANA}][{_HIRAGANA}ー]{{0,63}}"
+    rf"|[{_KATAKANA}]{{1,64}}|[^\W\d_{_LATIN}\u3005-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+_NOT_IN_ASCII_RUNS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "+#")}
+_WORD = re.compile(rf"[cC](?:\+\+|#)|[fF]#|\d{{1,{LONGEST_UNIT}}}|[^\W\d_]{{1,{LONGEST_UNIT}}}")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BREAK = re.compile(r"[^\w+#]")
+
+
+def units(text: str) -> Iterator[str]:
+    """The units of a text in its order; width, case and composition of characters do not matter.
+
+    Runs of Latin letters (`camelCase` is two), of digits and of other scripts' letters, each behind a word start;
+    runs of katakana, of hiragana, and of kanji with the hiragana that follow, as they are; `c++`, `c#` and `f#`.
+    Marks and symbols are dropped.
+    """
+    return chain.from_iterable(map(_units, _runs(normalise(text))))
+
+
+def normalise(text: str) -> str:
+    """One form for the many ways to type a character; case is kept, since it shows where a name's parts begin."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+class SortedPieces(Sequence[str]):
+    """Pieces as they lie in a file, one a line in the order of their bytes: ready at once, found by halving."""
+
+    def __init__(self, lines: bytes, ends: Sequence[int], longest: int) -> None:
+        """`ends`: where each line ends; `longest`: no piece has more characters."""
+        self._lines = lines
+        self._ends = ends
+        self.longest = longest
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        return self._line(range(len(self))[index]).decode()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines.decode().split("\n") if self._lines else ())
+
+    def find(self, piece: str) -> int | None:
+        """The id of a piece, if it is one."""
+        line = piece.encode("utf-8", "surrogatepass")
+        place = bisect_left(range(len(self)), line, key=self._line)
+        return place if place < len(self) and self._line(place) == line else None
+
+    def _line(self, number: int) -> bytes:
+        return self._lines[self._ends[number - 1] + 1 if number else 0 : self._ends[number]]
+
+
+class Subwords:
+    """A unigram vocabulary: pieces, and for each how likely it is, as a logarithm."""
+
+    def __init__(self, pieces: Sequence[str], scores: Sequence[float]) -> None:
+        self.pieces = pieces
+        # Rounded as a written model has them, so that it cuts every text as the vocabulary it was written from.
+        self._scores = array("f", scores)
+        self._known = _Known(self)
+        self._searches = 0
+        self._ids: dict[str, int] = {}
+        if isinstance(pieces, SortedPieces):
+            self._longest = pieces.longest
+        else:
+            self._number()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the text's subwords in its order; what no piece covers has none."""
+        return list(chain.from_iterable(self.encode_blocks(text)))
+
+    def encode_blocks(self, text: str) -> Iterator[Iterable[int]]:
+        """As `encode`, some ids at a time: what a text of any length needs in memory is bounded."""
+        for block in _blocks(normalise(text)):
+            yield chain.from_iterable(map(self._known.__getitem__, _runs(block)))
+
+    def encode_unit(self, unit: str) -> tuple[int, ...]:
+        """The ids of the pieces that make up the unit with the best sum of scores.
+
+        Of equally good ways, the one whose last piece is longest counts.
+        """
+        identify, scores, longest = self._identify(), self._scores, self._longest
+        best = [0.0]
+        steps: list[tuple[int, int]] = []  # for each end: where its last piece begins, and its id
+        for end in range(1, len(unit) + 1):
+            score, step = best[end - 1] + UNCOVERED, (end - 1, -1)
+            for start in range(max(0, end - longest), end):
+                piece = identify(unit[start:end])
+                if piece is not None and best[start] + scores[piece] > score:
+                    score, step = best[start] + scores[piece], (start, piece)
+            best.append(score)
+            steps.append(step)
+        found = []
+        end = len(unit)
+        while end:
+            end, piece = steps[end - 1]
+            if piece >= 0:
+                found.append(piece)
+        return tuple(reversed(found))
+
+    def _identify(self) -> Callable[[str], int | None]:
+        """Piece → id: by search at first, since a query has few units, then by a dictionary."""
+        if not self._ids and isinstance(self.pieces, SortedPieces):
+            self._searches += 1
+            if self._searches <= SEARCHES:
+                return self.pieces.find
+            self._number()
+        return self._ids.get
+
+    def _number(self) -> None:
+        self._ids = dict(zip(self.pieces, range(len(self._scores)), strict=True))
+        self._longest = max(map(len, self._ids), default=0)
+
+
+class _Known(dict[str, tuple[int, ...]]):
+    """Run or unit → ids, remembered: a text repeats its words far more often than it has new ones."""
+
+    CAPACITY = 300_000
+
+    def __init__(self, subwords: Subwords) -> None:
+        self._encode_unit = subwords.encode_unit
+
+    def __missing__(self, run: str) -> tuple[int, ...]:
+        if run[0] == WORD_START or _is_japanese(run[0]):
+            ids = self._encode_unit(run)
+        else:
+            ids = tuple(chain.from_iterable(map(self.__getitem__, _units(run))))
+        if len(run) <= LONGEST_UNIT + 1:
+            if len(self) >= self.CAPACITY:
+                self.clear()
+            self[run] = ids
+        return ids
+
+
+def _units(run: str) -> Iterator[str]:
+    if _is_japanese(run[0]):
+        yield run
+        return
+    for word in _WORD.findall(run):
+        for part in _CAMEL.split(word):
+            yield WORD_START + part.lower()
+
+
+def _is_japanese(character: str) -> bool:
+    return "\u3005" <= character <= "\u9fff" or "\uf900" <= character <= "\ufaff" or character >= "\U00020000"
+
+
+def _runs(text: str) -> list[str]:
+    # Twice as fast where it can be done.
+    return text.translate(_NOT_IN_ASCII_RUNS).split() if text.isascii() else _RUN.findall(text)
+
+
+def _blocks(text: str) -> Iterator[str]:
+    start = 0
+    while len(text) - start > BLOCK:
+        # A text that goes on without a break is cut all the same.
+        found = _BREAK.search(text, start + BLOCK // 2, start + BLOCK)
+        end = found.start() if found else start + BLOCK
+        yield text[start:end]
+        start = end
+    yield text[start:] if start else text
