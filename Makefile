@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help try test lint docs bench clean
+.PHONY: help try test lint docs bench model clean
 
 help:
 	@echo "make try     install annai here and search the example documents"
 	@echo "make test    check style and types, and run every test"
 	@echo "make docs    renew the generated pages in docs/"
 	@echo "make bench   measure speed and memory (needs ../shared/eval, or ANNAI_EVAL)"
+	@echo "make model   make the bundled model anew (needs ../shared/model, or ANNAI_MODEL_DATA)"
 	@echo "make clean   remove what the others made"
 
 try: $(VENV)/.annai
@@ -35,6 +36,16 @@ docs: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/pipeline.py
 	$(BIN)/python benchmarks/vectors.py
+	$(BIN)/python benchmarks/static.py
+	$(BIN)/python benchmarks/quality.py
+
+model: $(VENV)/.model
+	$(BIN)/python -m model.build
+
+$(VENV)/.model: model/requirements.txt $(VENV)/.dev
+	@echo "Installing the workshop's tools into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement model/requirements.txt
+	@touch $@
 
 $(VENV)/.annai: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,0 +1,211 @@
+"""How is the whole model made? Every step in its order, from the data to the model and its card.
+
+    python -m model.build [--table DIR …] [--skip STEP …] [--install]
+
+A table that was trained elsewhere is taken with `--table`; the vocabulary it was trained with must be in build/. Of
+several tables, trained with other seeds, the first is shipped. A skipped step leaves what an earlier run made.
+Only `--install` changes the product: the model in src/annai and the card in docs/.
+"""
+
+import argparse
+import hashlib
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from annai.embedders.static import BUNDLED, StaticEmbedder
+from model import card, quantise
+from model.corpus import eval_folder
+from model.evaluate import evaluate_sets, read_results
+from model.pairs import pair_files
+from model.prepare import prepare
+from model.settings import BUILD, FOLDER, Settings, data_folder, read_settings
+from model.start import start_vectors, write_start
+from model.tables import trained_table, yardstick
+from model.vocabulary import build_vocabulary, read_vocabulary, write_vocabulary
+
+logger = logging.getLogger(__name__)
+
+BEFORE_TABLES = ("vocabulary", "prepare", "start", "train")
+"""The steps that a table from elsewhere makes needless."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make the model as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", type=Path, nargs="+", default=[], metavar="DIR", help="tables trained elsewhere")
+    parser.add_argument("--skip", nargs="+", default=[], choices=STEPS, metavar="STEP", help=", ".join(STEPS))
+    parser.add_argument("--install", action="store_true", help="put model and card into the product")
+    parser.add_argument("--settings", type=Path, default=FOLDER / "settings.toml", metavar="FILE")
+    parser.add_argument("--build", type=Path, default=BUILD, metavar="FOLDER", help="where everything is written")
+    parser.add_argument("--more", type=Path, metavar="FILE", help="results measured elsewhere, for the card")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    workshop = Workshop(data_folder(), options.settings, options.build, tuple(options.table), options.more)
+    build(workshop, options.skip)
+    if options.install:
+        install(workshop)
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where one build finds and leaves its things."""
+
+    data: Path
+    settings_file: Path
+    folder: Path
+    given: tuple[Path, ...] = ()
+    """Tables that were trained elsewhere."""
+    more: Path | None = None
+    """Results measured elsewhere, for the card."""
+
+    @property
+    def settings(self) -> Settings:
+        """What the settings' file says."""
+        return read_settings(self.settings_file)
+
+    @property
+    def vocabulary(self) -> Path:
+        """The pieces and their scores."""
+        return self.folder / "vocabulary.tsv"
+
+    @property
+    def pack(self) -> Path:
+        """The pairs as numbers of pieces."""
+        return self.folder / "pack.npz"
+
+    @property
+    def start(self) -> Path:
+        """The start vectors."""
+        return self.folder / "start.npz"
+
+    @property
+    def tables(self) -> tuple[Path, ...]:
+        """What training made, one a seed; the first is shipped."""
+        own = (self.folder / "tables" / f"seed{seed}" for seed in self.settings.evaluation.seeds)
+        return self.given or tuple(own)
+
+    @property
+    def model(self) -> Path:
+        """The model as the product opens it."""
+        return self.folder / "model"
+
+    @property
+    def results(self) -> Path:
+        """What was measured."""
+        return self.folder / "results.jsonl"
+
+    @property
+    def card(self) -> Path:
+        """What one should know of the model."""
+        return self.folder / "model-card.md"
+
+
+def build(workshop: Workshop, skip: Sequence[str] = ()) -> None:
+    """Take the steps that are not skipped, and write report.json."""
+    skipped = {*skip, *(BEFORE_TABLES if workshop.given else ())}
+    seconds = {}
+    for name, step in STEPS.items():
+        if name not in skipped:
+            logger.info("== %s", name)
+            begin = time.monotonic()
+            step(workshop)
+            seconds[name] = round(time.monotonic() - begin, 1)
+    text = json.dumps(_report(workshop, seconds), indent=1, ensure_ascii=False)
+    (workshop.folder / "report.json").write_text(text + "\n", "utf-8")
+
+
+def install(workshop: Workshop, target: Path = BUNDLED, card_file: Path = card.OUT) -> None:
+    """Put the model and its card into the product, in place of what is there."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(workshop.model, target)
+    shutil.copyfile(workshop.card, card_file)
+    logger.info("installed into %s and %s", target, card_file)
+
+
+def _vocabulary(workshop: Workshop) -> None:
+    write_vocabulary(build_vocabulary(workshop.data, workshop.settings), workshop.vocabulary)
+
+
+def _prepare(workshop: Workshop) -> None:
+    prepare(workshop.data, workshop.settings, read_vocabulary(workshop.vocabulary), workshop.pack)
+
+
+def _start(workshop: Workshop) -> None:
+    write_start(start_vectors(list(read_vocabulary(workshop.vocabulary)), workshop.settings.start), workshop.start)
+
+
+def _train(workshop: Workshop) -> None:
+    from model import train  # noqa: PLC0415 - needs torch, which those who bring a table do not
+
+    files = ["--pack", workshop.pack, "--start", workshop.start, "--settings", workshop.settings_file]
+    for seed, table in zip(workshop.settings.evaluation.seeds, workshop.tables, strict=True):
+        train.main([*map(str, files), "--out", str(table), "--seed", str(seed)])
+
+
+def _quantise(workshop: Workshop) -> None:
+    scores = read_vocabulary(workshop.vocabulary)
+    quantise.quantise(workshop.tables[0], scores, workshop.model, workshop.settings.name)
+
+
+def _evaluate(workshop: Workshop) -> None:
+    """Every seed, the model as it is shipped, and the yardstick; not USE, which takes long."""
+    if not eval_folder().exists():
+        logger.warning("%s is not there, so nothing is measured; name the folder with ANNAI_EVAL", eval_folder())
+        return
+    scores = read_vocabulary(workshop.vocabulary)
+    for table in workshop.tables:
+        evaluate_sets(table.name, trained_table(table, scores), workshop.folder)
+    evaluate_sets(quantise.NAME, StaticEmbedder(quantise.BATCH, workshop.model), workshop.folder)
+    baseline = workshop.data / "baseline"
+    if baseline.exists():
+        evaluate_sets("yardstick", yardstick(baseline), workshop.folder)
+
+
+def _card(workshop: Workshop) -> None:
+    results = read_results(workshop.results) + (read_results(workshop.more) if workshop.more else [])
+    text = card.write_card(workshop.settings, workshop.model, results, [table.name for table in workshop.tables])
+    for file in (workshop.card, workshop.model / card.COPY):
+        file.write_text(text, "utf-8")
+
+
+STEPS: dict[str, Callable[[Workshop], None]] = {
+    "vocabulary": _vocabulary,
+    "prepare": _prepare,
+    "start": _start,
+    "train": _train,
+    "quantise": _quantise,
+    "evaluate": _evaluate,
+    "card": _card,
+}
+
+
+def _report(workshop: Workshop, seconds: Mapping[str, float]) -> dict[str, object]:
+    """What was made of what, each file with its SHA-256."""
+    results = read_results(workshop.results)
+    shipped, small = (
+        [result for result in results if result.model == name] for name in (workshop.tables[0].name, quantise.NAME)
+    )
+    sources = [file.path for file in pair_files(workshop.data, workshop.settings)]
+    tables = [file for table in workshop.tables for file in sorted(table.glob("*.*"))]
+    made = [workshop.vocabulary, workshop.pack, workshop.start, *tables, *sorted(workshop.model.glob("*.*"))]
+    return {
+        "seconds": seconds,
+        "shipped": str(workshop.tables[0]),
+        "int8_loses": quantise.losses(shipped, small),
+        "settings": _digests([workshop.settings_file]),
+        "sources": _digests([*sources, *sorted(workshop.data.glob("words_*.tsv.gz"))]),
+        "artefacts": _digests([*made, workshop.results, workshop.card]),
+    }
+
+
+def _digests(files: Sequence[Path]) -> dict[str, str]:
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Which settings make the model? `settings.toml`, read into values that do not change.
+
+`[training]` is not here: `train.py` travels alone to the machine with the GPU and reads it itself.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal, get_args
+
+FOLDER = Path(__file__).parent
+BUILD = FOLDER / "build"
+SHARED = FOLDER.parents[1] / "shared"
+
+Kind = Literal["plain", "passage", "section", "word"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Pairs of one origin, whose licence allows this use."""
+
+    files: tuple[str, ...]
+    kind: Kind
+    name: str
+    address: str
+    licence: str
+    attribution: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """How the pieces of words are found."""
+
+    latin: int
+    japanese: int
+    most: int
+    least_count_latin: int
+    least_count_japanese: int
+    longest_word: int
+    longest_piece_latin: int
+    longest_piece_japanese: int
+    general_share: float
+    general_words: int
+    whole_words: int
+    merge_penalty: float
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the vectors begin."""
+
+    provider: str
+    dimensions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """How much of the pairs is taken."""
+
+    longest_text: int
+    longest_characters: int
+    largest_set: int
+    largest_word_set: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """How the model is judged."""
+
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The whole of `settings.toml`, but for `[training]`."""
+
+    name: str
+    vocabulary: Vocabulary
+    start: Start
+    pack: Pack
+    evaluation: Evaluation
+    sources: tuple[Source, ...]
+
+    def source_of(self, name: str) -> Source | None:
+        """The source that lists a file of pairs, by its name without suffixes; None if its licence is not known."""
+        for source in self.sources:
+            if any(fnmatchcase(name, pattern) for pattern in source.files):
+                return source
+        return None
+
+
+def read_settings(path: Path = FOLDER / "settings.toml") -> Settings:
+    """Read the file; a key that is missing or unknown is an error that names it."""
+    values = tomllib.loads(path.read_text("utf-8"))
+    return Settings(
+        name=values["name"],
+        vocabulary=Vocabulary(**values["vocabulary"]),
+        start=Start(**values["start"]),
+        pack=Pack(**values["pack"]),
+        evaluation=Evaluation(tuple(values["evaluation"]["seeds"])),
+        sources=tuple(_source(source) for source in values["sources"]),
+    )
+
+
+def data_folder() -> Path:
+    """Where the pairs and word counts are: ANNAI_MODEL_DATA, or `shared/model` beside the checkout."""
+    return Path(os.environ.get("ANNAI_MODEL_DATA", SHARED / "model"))
+
+
+def _source(values: Mapping[str, object]) -> Source:
+    source = Source(**{**values, "files": tuple(values["files"])})  # type: ignore[arg-type]
+    if source.kind not in get_args(Kind):
+        raise ValueError(f"The source {source.name} has the kind {source.kind!r}; use one of {get_args(Kind)}.")
+    return source

@@ -1,0 +1,61 @@
+"""Which vectors has a piece? Tables of rows as they come from training, and the yardstick's."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annai.embedders.subwords import Subwords
+from model.vocabulary import Scores
+
+Vectors = NDArray[np.float32]
+
+
+class Table:
+    """One row a piece; a text's vector is the sum of its pieces' rows."""
+
+    def __init__(self, rows: Vectors, encode: Callable[[str], Sequence[int]]) -> None:
+        self._rows = rows
+        self._encode = encode
+
+    def embed_sums(self, texts: Sequence[str]) -> Vectors:
+        """The sums, one row a text, not scaled."""
+        sums = np.zeros((len(texts), self._rows.shape[1]), np.float32)
+        for place, text in enumerate(texts):
+            numbers, counts = np.unique(np.fromiter(self._encode(text), np.int64), return_counts=True)
+            sums[place] = counts.astype(np.float32) @ self._rows[numbers]
+        return sums
+
+
+def trained_table(folder: Path, scores: Scores) -> Table:
+    """What `train.py` wrote, with the vocabulary it was trained on."""
+    return Table(read_rows(folder), Subwords(list(scores), list(scores.values())).encode)
+
+
+def read_rows(folder: Path) -> Vectors:
+    """The rows that `train.py` wrote into a folder, its files joined."""
+    report = json.loads((folder / "table.json").read_text("utf-8"))
+    parts = [np.load(folder / f"rows-{number}.npy") for number in range(report["files"])]
+    rows: Vectors = np.concatenate(parts).astype(np.float32)
+    if len(rows) != report["rows"]:
+        raise ValueError(f"{folder} holds {len(rows)} rows of {report['rows']}: a file is missing; fetch it again.")
+    return rows
+
+
+def yardstick(folder: Path) -> Table:
+    """The first result of the recipe, never shipped: Hugging Face's tokenizer and int8 rows."""
+    from tokenizers import Tokenizer  # noqa: PLC0415 - only this comparison needs it
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    data = (folder / "model.safetensors").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+
+    def read(name: str, kind: str) -> NDArray[np.generic]:
+        start, end = header[name]["data_offsets"]
+        return np.frombuffer(data[8 + size + start : 8 + size + end], kind).reshape(header[name]["shape"])
+
+    rows = read("embedding", "i1").astype(np.float32) * read("scale", "<f2").astype(np.float32)[:, None]
+    return Table(rows, lambda text: tokenizer.encode(text, add_special_tokens=False).ids)
