@@ -21,6 +21,7 @@ from annai.embedders.static import BUNDLED, StaticEmbedder
 from model import card, quantise
 from model.corpus import eval_folder
 from model.evaluate import evaluate_sets, read_results
+from model.even import even_table
 from model.pairs import pair_files
 from model.prepare import prepare
 from model.settings import BUILD, FOLDER, Settings, data_folder, read_settings
@@ -90,6 +91,11 @@ class Workshop:
         return self.given or tuple(own)
 
     @property
+    def evened(self) -> tuple[Path, ...]:
+        """The tables with their directions evened out; the first becomes the model."""
+        return tuple(self.folder / "even" / table.name for table in self.tables)
+
+    @property
     def model(self) -> Path:
         """The model as the product opens it."""
         return self.folder / "model"
@@ -147,9 +153,15 @@ def _train(workshop: Workshop) -> None:
         train.main([*map(str, files), "--out", str(table), "--seed", str(seed)])
 
 
+def _even(workshop: Workshop) -> None:
+    scores = read_vocabulary(workshop.vocabulary)
+    for table, target in zip(workshop.tables, workshop.evened, strict=True):
+        even_table(table, workshop.data, workshop.settings, scores, target)
+
+
 def _quantise(workshop: Workshop) -> None:
     scores = read_vocabulary(workshop.vocabulary)
-    quantise.quantise(workshop.tables[0], scores, workshop.model, workshop.settings.name)
+    quantise.quantise(workshop.evened[0], scores, workshop.model, workshop.settings.name)
 
 
 def _evaluate(workshop: Workshop) -> None:
@@ -158,7 +170,7 @@ def _evaluate(workshop: Workshop) -> None:
         logger.warning("%s is not there, so nothing is measured; name the folder with ANNAI_EVAL", eval_folder())
         return
     scores = read_vocabulary(workshop.vocabulary)
-    for table in workshop.tables:
+    for table in workshop.evened:
         evaluate_sets(table.name, trained_table(table, scores), workshop.folder)
     evaluate_sets(quantise.NAME, StaticEmbedder(quantise.BATCH, workshop.model), workshop.folder)
     baseline = workshop.data / "baseline"
@@ -178,6 +190,7 @@ STEPS: dict[str, Callable[[Workshop], None]] = {
     "prepare": _prepare,
     "start": _start,
     "train": _train,
+    "even": _even,
     "quantise": _quantise,
     "evaluate": _evaluate,
     "card": _card,
@@ -191,7 +204,7 @@ def _report(workshop: Workshop, seconds: Mapping[str, float]) -> dict[str, objec
         [result for result in results if result.model == name] for name in (workshop.tables[0].name, quantise.NAME)
     )
     sources = [file.path for file in pair_files(workshop.data, workshop.settings)]
-    tables = [file for table in workshop.tables for file in sorted(table.glob("*.*"))]
+    tables = [file for table in (*workshop.tables, *workshop.evened) for file in sorted(table.glob("*.*"))]
     made = [workshop.vocabulary, workshop.pack, workshop.start, *tables, *sorted(workshop.model.glob("*.*"))]
     return {
         "seconds": seconds,

@@ -67,6 +67,15 @@ class Pack:
 
 
 @dataclass(frozen=True, slots=True)
+class Even:
+    """How far the directions of a trained table are evened out."""
+
+    power: float
+    passages: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """How the model is judged."""
 
@@ -81,6 +90,7 @@ class Settings:
     vocabulary: Vocabulary
     start: Start
     pack: Pack
+    even: Even
     evaluation: Evaluation
     sources: tuple[Source, ...]
 
@@ -100,6 +110,7 @@ def read_settings(path: Path = FOLDER / "settings.toml") -> Settings:
         vocabulary=Vocabulary(**values["vocabulary"]),
         start=Start(**values["start"]),
         pack=Pack(**values["pack"]),
+        even=Even(**values["even"]),
         evaluation=Evaluation(tuple(values["evaluation"]["seeds"])),
         sources=tuple(_source(source) for source in values["sources"]),
     )

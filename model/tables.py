@@ -1,7 +1,7 @@
 """Which vectors has a piece? Tables of rows as they come from training, and the yardstick's."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +42,14 @@ def read_rows(folder: Path) -> Vectors:
     if len(rows) != report["rows"]:
         raise ValueError(f"{folder} holds {len(rows)} rows of {report['rows']}: a file is missing; fetch it again.")
     return rows
+
+
+def write_rows(rows: Vectors, folder: Path, report: Mapping[str, object]) -> None:
+    """Write rows as `train.py` does, in one file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / "rows-0.npy", rows.astype(np.float16))
+    text = json.dumps({**report, "files": 1, "rows": len(rows)}, indent=1)
+    (folder / "table.json").write_text(text + "\n", "utf-8")
 
 
 def yardstick(folder: Path) -> Table:

@@ -19,6 +19,7 @@ from model import evaluate as evaluation
 from model.build import STEPS, Workshop, build, install
 from model.corpus import corpus_names, read_corpus
 from model.evaluate import Result, evaluate_sets, rank, read_results, write_results
+from model.even import evening_map
 from model.pairs import pair_files
 from model.prepare import prepare
 from model.quantise import losses, quantise
@@ -347,6 +348,15 @@ def test_the_card_names_every_source_and_every_figure(tmp_path: Path, scores: Sc
     assert "$" not in text
 
 
+def test_evening_spreads_vectors_more_equally_and_power_0_changes_nothing() -> None:
+    vectors = np.random.default_rng(1).standard_normal((500, 8)).astype(np.float32)
+    vectors[:, 0] *= 5
+    assert evening_map(vectors, 0.0) == pytest.approx(np.eye(8), abs=1e-5)
+    half, whole = (np.linalg.cond(np.cov((vectors @ evening_map(vectors, power)).T)) for power in (0.5, 1.0))
+    assert np.linalg.cond(np.cov(vectors.T)) > 2 * half > 2 * whole
+    assert whole == pytest.approx(1, abs=0.1)
+
+
 @pytest.mark.usefixtures("evals")
 def test_a_table_from_elsewhere_becomes_a_model_a_card_and_a_report(
     data: Path, settings_file: Path, scores: Scores, tmp_path: Path
@@ -357,7 +367,7 @@ def test_a_table_from_elsewhere_becomes_a_model_a_card_and_a_report(
     workshop = Workshop(data, settings_file, folder, tables)
     build(workshop)
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    assert set(report["seconds"]) == {"quantise", "evaluate", "card"}
+    assert set(report["seconds"]) == {"even", "quantise", "evaluate", "card"}
     assert report["int8_loses"] == {"tiny": 0.0}
     assert {str(workshop.model / "vectors.npy"), str(workshop.card)} <= report["artefacts"].keys()
     assert str(data / "pairs" / "jmdict.jsonl.gz") in report["sources"]
