@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annai.config import Embedding
 from annai.embedders import subwords
-from annai.embedders.static import StaticEmbedder
+from annai.embedders.base import load_embedder
+from annai.embedders.static import BUNDLED, StaticEmbedder
 from annai.embedders.static_model import StaticModel, open_model, write_model
 from annai.embedders.subwords import LONGEST_UNIT, WORD_START, SortedPieces, Subwords, units
 from annai.errors import EmbedderError
@@ -240,3 +242,24 @@ def test_a_text_is_the_sum_of_its_subwords(embedder: StaticEmbedder) -> None:
 def test_a_text_that_says_nothing_is_a_row_of_zeros(embedder: StaticEmbedder, text: str) -> None:
     assert not embedder.embed_query(text).any()
     assert not embedder.embed_sums([text]).any()
+
+
+def test_the_bundled_model_brings_the_two_languages_together() -> None:
+    embedder = load_embedder(Embedding())
+    texts = [
+        "ログインの方法",
+        "送料はいくらですか",
+        "データベースを復元する",
+        "how to log in",
+        "what does shipping cost",
+        "restore a database",
+    ]
+    rows = embedder.embed_documents(texts)
+    cosines = rows[:3] @ rows[3:].T
+    assert cosines.argmax(axis=0).tolist() == [0, 1, 2]
+    assert cosines.argmax(axis=1).tolist() == [0, 1, 2]
+
+
+def test_the_bundled_model_is_small_enough_for_the_package_and_has_its_card() -> None:
+    assert sum(file.stat().st_size for file in BUNDLED.iterdir()) < 20_000_000
+    assert "licence" in (BUNDLED / "CARD.md").read_text(encoding="utf-8").lower()

@@ -1,7 +1,6 @@
 """How does a changed file become searchable? Scan, read, split, embed, write; nothing else writes documents."""
 
 import dataclasses
-import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +15,6 @@ from annai.config import Config
 from annai.embedders.base import Embedder, Vectors, normalised
 from annai.errors import CollectionError, EmbedderMismatch, ReadError, SkippedFile
 from annai.fields import FIELD_WEIGHTS, LARGEST_SHARE, NAMES, Fields, meaningful_path, passage_fields
-from annai.reader import read_document
 from annai.scanner import Scan, scan
 from annai.splitters.base import load_splitter
 from annai.stores.base import IndexedDocument, Keywords, Store
@@ -70,7 +68,6 @@ class Indexer:
         self._store = store
         self._embedder = embedder
         self._config = config
-        self._split = load_splitter(config.chunking.strategy)
         self._clock = Stopwatch()
 
     def update(
@@ -157,11 +154,15 @@ class Indexer:
             return _Prepared(change)
         if change.kind is ChangeKind.TOUCHED:
             return _Prepared(change, state=state)
+        # Most searches find nothing changed, and need no reader.
+        from annai.reader import read_document  # noqa: PLC0415
+
+        split = load_splitter(self._config.chunking.strategy)
         try:
             with self._clock.measure("read"):
                 document = read_document(collection.name, collection.source, change, self._config.files)
             with self._clock.measure("split"):
-                return _Prepared(change, document, self._split(document, self._config.chunking))
+                return _Prepared(change, document, split(document, self._config.chunking))
         except ReadError as error:
             problem = Problem("skipped" if isinstance(error, SkippedFile) else "failed", str(error))
             logger.info("%s: %s: %s", problem.kind, change.path, error)
@@ -212,8 +213,7 @@ class Indexer:
 
     def _fingerprint(self) -> str:
         """What the sections depend on besides the documents."""
-        parts = (PIPELINE_VERSION, self._config.chunking, self._config.files.max_file_mb)
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+        return f"{PIPELINE_VERSION}; {self._config.chunking}; {self._config.files.max_file_mb} MB"
 
 
 def weighted_sums(embed_sums: Callable[[Sequence[str]], Vectors], passages: Sequence[Fields]) -> Vectors:
