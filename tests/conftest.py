@@ -8,9 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from annai.config import Config, load_config, override
 from annai.engine import Engine
+
+# Machines are shared: how long an example takes says nothing about the code.
+settings.register_profile("annai", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("annai")
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
