@@ -177,6 +177,13 @@ def test_ctrl_c_ends_an_import_with_a_word_and_keeps_what_was_done(annai: Annai,
     assert f"added {3_000 - kept:,}" in annai("import", "-m", "update").stdout
 
 
+def test_a_question_that_nobody_answers_changes_nothing(annai: Annai, write: Write) -> None:
+    write("a/a.md", "# A")
+    annai("collection", "add", "-n", "kept", "-d", "x", "-s", "a")
+    assert "not answered, so nothing was done" in annai("collection", "delete", "-n", "kept", code=1).stderr
+    assert annai("collection", "ls").stdout == "kept\n"
+
+
 def test_a_reader_that_leaves_early_is_no_error(annai: Annai, write: Write) -> None:
     for number in range(50):
         write(f"{number}.md", f"# {number}\n\napple " + "text " * 500)

@@ -75,7 +75,11 @@ def run(arguments: list[str]) -> int:
     except AnnaiError as error:
         click.echo(f"annai: {error}", err=True)
         return 1
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as error:
+        if isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt):
+            # A question that nobody answered: the input ended, or Ctrl-C came instead of a word.
+            click.echo("\nannai: not answered, so nothing was done; `--help` tells how to answer beforehand.", err=True)
+            return 1
         click.echo(
             "annai: interrupted; what was indexed so far is kept, and the next run goes on from there.", err=True
         )
