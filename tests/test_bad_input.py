@@ -177,6 +177,21 @@ def test_ctrl_c_ends_an_import_with_a_word_and_keeps_what_was_done(annai: Annai,
     assert f"added {3_000 - kept:,}" in annai("import", "-m", "update").stdout
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems name files in Unicode")
+def test_a_locale_that_is_not_utf_8_loses_nothing(annai: Annai, write: Write) -> None:
+    write("料金.md", "# 料金\n\n送料は無料です。")
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for environment in ({}, plain, {}):
+        done = annai("search", "送料", "--format", "files", environment=environment)
+        assert (done.stdout, done.stderr) == ("料金.md:1\n", "")
+
+
+def test_a_document_must_be_named(annai: Annai, write: Write) -> None:
+    write("a.md", "# A")
+    for reference in ("", " ", "#", "#1.2"):
+        assert "No document is named" in annai("get", reference, code=1).stderr
+
+
 def test_a_question_that_nobody_answers_changes_nothing(annai: Annai, write: Write) -> None:
     write("a/a.md", "# A")
     annai("collection", "add", "-n", "kept", "-d", "x", "-s", "a")

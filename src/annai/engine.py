@@ -15,7 +15,7 @@ from typing import Literal, Self
 from annai import collection as collections
 from annai.config import Config
 from annai.embedders.base import Embedder, load_embedder
-from annai.errors import CollectionError, ConfigError, NotFound
+from annai.errors import CollectionError, ConfigError, NotFound, QueryError
 from annai.indexer import Confirm, Indexer, Progress
 from annai.search import search
 from annai.stores.base import Statistics, Store, load_store, trim_prefix
@@ -173,6 +173,8 @@ class Engine:
 
     def locate(self, reference: str) -> Place:
         """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
+        if not reference.partition("#")[0].strip():
+            raise QueryError("No document is named; give a path as `annai search` shows it.")
         for collection, path, number, piece in self._readings(reference):
             sections = self.store.sections(collection, path)
             document = self.store.document(collection, path)

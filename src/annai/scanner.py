@@ -303,10 +303,11 @@ class _Walk:
 
 
 def _storable_name(entry: os.DirEntry[str]) -> str:
-    """The name in NFC; empty, with a warning, if it is not Unicode and so can be stored nowhere."""
+    """The name in NFC, whatever the locale; empty, with a warning, if it is not Unicode and cannot be stored."""
     try:
-        entry.name.encode()
-    except UnicodeEncodeError:
+        name = os.fsencode(entry.name).decode("utf-8") if os.name == "posix" else entry.name
+        name.encode("utf-8")
+    except UnicodeError:
         logger.warning("%r is left out: its name is not valid UTF-8; rename it to have it indexed", entry.path)
         return ""
-    return unicodedata.normalize("NFC", entry.name)
+    return unicodedata.normalize("NFC", name)

@@ -1,5 +1,6 @@
 """What can be typed? The program `annai`: its commands, and how it ends when something goes wrong."""
 
+import io
 import logging
 import os
 import sys
@@ -59,7 +60,10 @@ def cli(ctx: click.Context, config: Path | None, verbose: bool) -> None:
 
 def main() -> None:
     """Run the program and leave it with its exit code: 0 done, 1 an error, 2 wrong usage."""
-    sys.exit(run(sys.argv[1:]))
+    _speak_utf_8()
+    # In a locale that is not UTF-8, what was typed arrives as escaped bytes.
+    arguments = [os.fsencode(each).decode("utf-8", "replace") if os.name == "posix" else each for each in sys.argv[1:]]
+    sys.exit(run(arguments))
 
 
 def run(arguments: list[str]) -> int:
@@ -76,14 +80,7 @@ def run(arguments: list[str]) -> int:
         click.echo(f"annai: {error}", err=True)
         return 1
     except (KeyboardInterrupt, click.Abort) as error:
-        if isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt):
-            # A question that nobody answered: the input ended, or Ctrl-C came instead of a word.
-            click.echo("\nannai: not answered, so nothing was done; `--help` tells how to answer beforehand.", err=True)
-            return 1
-        click.echo(
-            "annai: interrupted; what was indexed so far is kept, and the next run goes on from there.", err=True
-        )
-        return INTERRUPTED
+        return _stopped(error)
     except BrokenPipeError:
         # Whoever read our output has left (`annai search … | head`): nothing is wrong, and nothing can be flushed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -96,3 +93,20 @@ def run(arguments: list[str]) -> int:
             err=True,
         )
         return 1
+
+
+def _speak_utf_8() -> None:
+    """Let no character break the output: whoever reads a pipe gets UTF-8, a terminal what it can show."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
+
+
+def _stopped(error: BaseException) -> int:
+    """Say how the program was stopped before its end; the exit code."""
+    if isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt):
+        # A question that nobody answered: the input ended, or Ctrl-C came instead of a word.
+        click.echo("\nannai: not answered, so nothing was done; `--help` tells how to answer beforehand.", err=True)
+        return 1
+    click.echo("annai: interrupted; what was indexed so far is kept, and the next run goes on from there.", err=True)
+    return INTERRUPTED
