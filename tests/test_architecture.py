@@ -13,13 +13,17 @@ SOURCE = Path(__file__).parent.parent / "src" / "annai"
 
 LEVELS = (
     ("types", "errors"),
-    ("config", "tokens", "timer", "lines", "fields"),
+    ("config", "tokens", "timer", "lines", "fields", "lock", "project", "query", "wire"),
     ("restructured", "encoding", "front_matter", "ignore"),
     ("outline",),
     ("reader", "splitters", "embedders", "stores"),
     ("scanner", "collection"),
-    ("indexer", "search"),
+    ("indexer", "search", "watcher"),
     ("engine",),
+    ("worker",),
+    ("connection",),
+    ("client", "pidfile"),
+    ("daemon",),
     ("interfaces",),
     ("__main__",),
 )

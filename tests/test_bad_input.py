@@ -166,7 +166,7 @@ def test_ctrl_c_ends_an_import_with_a_word_and_keeps_what_was_done(annai: Annai,
     )
     index = annai.folder / ".annai" / "index.sqlite-wal"
     deadline = time.monotonic() + 60
-    while not (index.exists() and index.stat().st_size > 500_000) and time.monotonic() < deadline:
+    while not (index.exists() and index.stat().st_size > 3_000_000) and time.monotonic() < deadline:
         assert process.poll() is None, "the import ended before it could be interrupted"
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)

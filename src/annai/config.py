@@ -18,6 +18,7 @@ from annai.errors import ConfigError
 CONFIG_NAME = "annai.toml"
 STATE_FOLDER = ".annai"
 CONFIG_VARIABLE = "ANNAI_CONFIG"
+SERVER_VARIABLE = "ANNAI_SERVER"
 
 
 def setting(
@@ -122,6 +123,43 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
+class Server:
+    """[server]: the server of a project (`annai server start`)."""
+
+    host: str = setting("127.0.0.1", "The address to listen at; any but this machine's own needs a token.")
+    port: int = setting(
+        24280, "The port to listen at; if this very one is taken, a free one.", minimum=0, maximum=65535
+    )
+    token: str = setting("", "What callers must send as `Authorization: Bearer …`; empty: made when it is needed.")
+    idle_shutdown_minutes: float = setting(0.0, "End after so long without a request; 0: never.", minimum=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """[watcher]: how a running server notices what changes on disk."""
+
+    enabled: bool = setting(True, "Look at files as they are saved; without it, from time to time.")
+    debounce_ms: int = setting(300, "Wait until nothing was saved for so long.", minimum=20, maximum=60_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """[worker]: how the queue of files to index is worked off."""
+
+    keep_days: float = setting(7.0, "Forget requests that ended so long ago.", minimum=0)
+    retries: int = setting(3, "How often a file that failed is tried again.", minimum=0, maximum=100)
+
+
+@dataclass(frozen=True, slots=True)
+class Logging:
+    """[logging]: what a server writes down."""
+
+    level: str = setting("info", "How much.", choices=("debug", "info", "warning", "error"))
+    file: str = setting(".annai/server.log", "Where; relative to the project's root.")
+    rotate_mb: float = setting(5.0, "Begin a new file at this size; three old ones are kept.", minimum=0.01)
+
+
+@dataclass(frozen=True, slots=True)
 class Display:
     """[display]: how things are shown."""
 
@@ -141,6 +179,8 @@ class Config:
     """The file the settings came from, if any."""
     named: bool = False
     """Whether the user named the folder, by option or by config: only then may it be the home folder."""
+    server_url: str = ""
+    """The server that the user named (--server, ANNAI_SERVER), to be used instead of the project's own."""
     project: Project = field(default_factory=Project)
     database: Database = field(default_factory=Database)
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -148,12 +188,31 @@ class Config:
     chunking: Chunking = field(default_factory=Chunking)
     embedding: Embedding = field(default_factory=Embedding)
     search: Search = field(default_factory=Search)
+    server: Server = field(default_factory=Server)
+    watcher: Watcher = field(default_factory=Watcher)
+    worker: Worker = field(default_factory=Worker)
     display: Display = field(default_factory=Display)
+    logging: Logging = field(default_factory=Logging)
 
     @property
     def database_path(self) -> Path:
         """Where the index file is."""
         return self.root / self.database.path
+
+    @property
+    def state_folder(self) -> Path:
+        """Where the project's own files are: the index, the pid file, the log."""
+        return self.root / STATE_FOLDER
+
+    @property
+    def pid_path(self) -> Path:
+        """Where a running server announces itself."""
+        return self.state_folder / "server.pid"
+
+    @property
+    def log_path(self) -> Path:
+        """Where a server writes its log."""
+        return self.root / self.logging.file
 
     @property
     def name(self) -> str:
@@ -169,7 +228,11 @@ SECTIONS: dict[str, type] = {
     "chunking": Chunking,
     "embedding": Embedding,
     "search": Search,
+    "server": Server,
+    "watcher": Watcher,
+    "worker": Worker,
     "display": Display,
+    "logging": Logging,
 }
 """The sections of annai.toml, in the order in which they are documented."""
 
@@ -207,7 +270,8 @@ def load_config(
     root = docs_dir.resolve() if docs_dir else (folder / Path(project.root).expanduser()).resolve()
     if not root.is_dir():
         raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder; correct it.")
-    result = Config(root=root, file=file, named=docs_dir is not None, **loaded)
+    url = environment.get(SERVER_VARIABLE, "")
+    result = Config(root=root, file=file, named=docs_dir is not None, server_url=url, **loaded)
     if environment.get("NO_COLOR") and result.display.color == "auto":
         result = override(result, "display", color="never")
     if result.chunking.overlap >= result.chunking.size:

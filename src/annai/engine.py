@@ -4,90 +4,67 @@ import dataclasses
 import difflib
 import os
 import re
+import time
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from annai import collection as collections
 from annai.config import Config
 from annai.embedders.base import Embedder, load_embedder
-from annai.errors import CollectionError, ConfigError, NotFound, QueryError
-from annai.indexer import Confirm, Indexer, Progress
+from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound, QueryError
+from annai.indexer import Indexer, Outcomes
+from annai.lock import IndexLock
+from annai.project import Confirm, Progress
 from annai.search import search
-from annai.stores.base import Statistics, Store, load_store, trim_prefix
+from annai.stores.base import Store, load_store, trim_prefix
 from annai.types import (
     IMPLICIT_COLLECTION,
     Answer,
     Collection,
-    Document,
-    FileState,
+    CollectionStatus,
+    ImportMode,
     ImportSummary,
+    Place,
     Query,
-    StoredSection,
+    Request,
+    RequestStatus,
+    Status,
 )
 
-ImportMode = Literal["new", "replace", "update"]
+PATIENCE = 2.0
+"""Seconds that a search waits for files that another process is indexing, or a server at work on many."""
+
+LONG_PATIENCE = 30.0
+"""Seconds that an import waits for its turn."""
+
+POLL_SECONDS = 0.02
+SHOWN_ERRORS = 5
 
 _SECTION_MARK = re.compile(r"#(?P<number>\d+(?:\.\d+)*)?(?:~(?P<piece>\d+))?\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionStatus:
-    """How a collection stands."""
-
-    collection: Collection
-    statistics: Statistics
-    problems: tuple[FileState, ...]
-    """The files that were skipped or failed, by path."""
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """How a project stands."""
-
-    root: Path
-    database: Path
-    size_on_disk: int
-    embedder: str
-    collections: tuple[CollectionStatus, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A document, and the section of it that was asked for (its root, if none was)."""
-
-    document: Document
-    sections: Sequence[StoredSection]
-    section: StoredSection
-
-    @property
-    def parent(self) -> StoredSection | None:
-        """The section around this one."""
-        parent = self.section.section.parent
-        return None if parent is None else self.sections[parent]
-
-    @property
-    def children(self) -> list[StoredSection]:
-        """The sections directly inside this one; pieces are not sections of their own."""
-        own = self.section.section.order
-        return [each for each in self.sections if each.section.parent == own and not each.section.piece]
-
-    def text(self, section: StoredSection) -> str:
-        """A section's text."""
-        return self.document.text[section.section.start : section.section.end]
-
-
 class Engine:
-    """A project, opened. Close it, or use it in a `with` block."""
+    """A project, opened in this process: it keeps the contract `Project`. Several threads may use it at once."""
 
     def __init__(self, config: Config) -> None:
         _refuse_to_wander(config)
         self.config = config
         self.store: Store = load_store(config)
+        self.lock = IndexLock(config.database_path.with_name(config.database_path.name + ".lock"))
+        self.wake: Callable[[], None] | None = None
+        """Calls the worker that keeps the index fresh in this process, if there is one."""
+        self._indexing: tuple[str, ...] = ()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the index can only be searched."""
+        return self.store.read_only
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -106,7 +83,9 @@ class Engine:
 
     def add_collection(self, name: str, description: str, source: Path) -> Collection:
         """Register a directory."""
-        return collections.add(self.store, name, description, source)
+        added = collections.add(self.store, name, description, source)
+        self._call_worker()
+        return added
 
     def update_collection(
         self,
@@ -117,13 +96,16 @@ class Engine:
         enabled: bool | None = None,
     ) -> Collection:
         """Change what is given of a collection."""
-        return collections.update(
+        changed = collections.update(
             self.store, self.config, name, description=description, source=source, enabled=enabled
         )
+        self._call_worker()
+        return changed
 
     def delete_collection(self, name: str) -> None:
         """Forget a collection and all its data."""
         collections.delete(self.store, self.config, name)
+        self._call_worker()
 
     # Indexing
 
@@ -142,15 +124,137 @@ class Engine:
                 "`-m update` brings it up to date, `-m replace` builds it anew."
             )
         if mode == "replace":
-            return self._indexer.replace(collection, progress=progress)
-        return self._indexer.update(collection, progress=progress)
+            with self._turn():
+                return _summary(self._indexer.replace(collection, progress=progress))
+        return self._bring_up_to_date([(collection, None)], progress=progress)
+
+    def rebuild(
+        self, paths: Sequence[str] = (), *, force: bool = False, progress: Progress | None = None
+    ) -> ImportSummary:
+        """Index again what lies under these paths, and wait until it is done."""
+        return self._bring_up_to_date(self._under(paths), force=force, progress=progress)
+
+    def request_index(self, path: str, *, force: bool = False) -> list[Request]:
+        """Put what lies under a path into the queue, and return without waiting."""
+        numbers = {
+            number
+            for collection, only in self._under([path])
+            for number in self._indexer.request(collection, only, force=force)[0]
+        }
+        self._call_worker()
+        return [each for each in self.store.requests.latest(limit=len(numbers)) if each.id in numbers]
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
-    ) -> None:
+    ) -> int:
         """Bring everything that a search of these collections looks at up to date with the disk."""
         for collection in collections.searchable(self.store, self.config, names):
-            self._indexer.update(collection, progress=progress, confirm=confirm)
+            self._indexer.request(collection, confirm=confirm)
+        if self.wake is None:
+            self.work_off(patience=PATIENCE, progress=progress)
+        else:
+            self._leave_to_the_worker()
+        return self.store.requests.due()
+
+    def _call_worker(self) -> None:
+        if self.wake is not None:
+            self.wake()
+
+    def _leave_to_the_worker(self) -> None:
+        """Wait, but not for long: what it has to do may be much, and searches must not."""
+        deadline = time.monotonic() + PATIENCE
+        self._call_worker()
+        while self.store.requests.due() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+
+    def look_again(self, name: str, only: Sequence[str] | None = None, *, again: bool = True) -> None:
+        """Queue what changed in a collection, in all of it or under some of its paths."""
+        self._indexer.request(collections.find(self.store, self.config, name), only, again=again)
+
+    def work_off(
+        self, *, patience: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
+    ) -> Outcomes:
+        """Work off what is due in the queue, and tell what came of it.
+
+        Where another process or thread is at it, wait so many seconds for it to be done.
+        """
+        outcomes: Outcomes = Counter()
+        deadline, total = time.monotonic() + patience, 0
+        while not stop() and (due := self.store.requests.due()):
+            total = max(total, outcomes.total() + due)
+            if progress:
+                progress(total - due, total)
+            with self.lock.turn(patience=POLL_SECONDS) as mine:
+                if mine:
+                    outcomes += self._step(stop)
+            if not mine and time.monotonic() >= deadline:
+                break
+        if progress and total:
+            progress(total, total)
+        return outcomes
+
+    def _step(self, stop: Callable[[], bool]) -> Outcomes:
+        """Index the oldest requests; what a process that died left half done waits again."""
+        try:
+            outcomes = self._indexer.step(self._tell, stop)
+        finally:
+            self._tell(())
+        if outcomes is None:
+            self.store.requests.recover()
+        return outcomes or Counter()
+
+    def _tell(self, requests: Sequence[Request]) -> None:
+        self._indexing = tuple(f"{request.collection}:{request.path}" for request in requests)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Have the index alone."""
+        with self.lock.turn(patience=LONG_PATIENCE) as mine:
+            if not mine:
+                raise IndexBusy("Another process is indexing this project; try again when it is done.")
+            yield
+
+    def _bring_up_to_date(
+        self,
+        parts: Sequence[tuple[Collection, Sequence[str] | None]],
+        *,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> ImportSummary:
+        """Queue what changed in parts of collections, and work it off alone."""
+        with self._turn():
+            unchanged = 0
+            for collection, only in parts:
+                unchanged += self._indexer.request(collection, only, force=force)[1]
+            outcomes = self.work_off(patience=LONG_PATIENCE, progress=progress)
+        return _summary(outcomes, unchanged)
+
+    def _under(self, paths: Sequence[str]) -> list[tuple[Collection, Sequence[str] | None]]:
+        """Which parts of which collections lie under these paths; all of them, if none is given."""
+        searched = collections.searchable(self.store, self.config)
+        if not paths:
+            return [(collection, None) for collection in searched]
+        parts: dict[str, list[str]] = {}
+        for path in paths:
+            readings = [(name, inner) for name, inner, number, _ in self._readings(path) if not number]
+            found = [
+                (name, inner)
+                for name, inner in dict.fromkeys(readings)
+                if self._is_inside(name, inner) or self.store.states(name, [inner])
+            ]
+            if not found:
+                raise NotFound(f"There is no file or folder {path!r} in a collection{self._similar_paths(path)}.")
+            parts.setdefault(found[0][0], []).append(found[0][1])
+        return [
+            (collection, None if "." in parts[collection.name] else parts[collection.name])
+            for collection in searched
+            if collection.name in parts
+        ]
+
+    def _is_inside(self, name: str, path: str) -> bool:
+        """Whether the collection's folder has such a file or folder; nothing is read of it."""
+        source = self.sources()[name]
+        return not path.startswith("..") and not Path(path).is_absolute() and (source / path).exists()
 
     # Searching
 
@@ -232,7 +336,14 @@ class Engine:
             size_on_disk=self.store.size_on_disk(),
             embedder=self.embedder.identity,
             collections=tuple(self._collection_status(collection) for collection in shown),
+            requests=self.store.requests.counts(),
+            indexing=self._indexing,
+            errors=tuple(self._latest_errors()),
         )
+
+    def requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
+        """The queue, newest first."""
+        return self.store.requests.latest(status, collection, limit)
 
     def sources(self) -> dict[str, Path]:
         """Where each collection's files are."""
@@ -242,6 +353,11 @@ class Engine:
     def document_paths(self, name: str) -> list[str]:
         """The paths of a collection's documents, in order."""
         return sorted(path for path, state in self.store.states(name).items() if not state.problem)
+
+    def _latest_errors(self) -> list[Request]:
+        requests = self.store.requests
+        found = [*requests.latest("failed", limit=SHOWN_ERRORS), *requests.latest("pending", limit=SHOWN_ERRORS)]
+        return sorted((each for each in found if each.error), key=lambda each: -each.id)[:SHOWN_ERRORS]
 
     def _collection_status(self, collection: Collection) -> CollectionStatus:
         problems = [state for state in self.store.states(collection.name).values() if state.problem]
@@ -260,6 +376,14 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _summary(outcomes: Outcomes, unchanged: int = 0) -> ImportSummary:
+    totals = Counter[str]()
+    for (_, outcome), count in outcomes.items():
+        totals[outcome] += count
+    totals["unchanged"] += unchanged
+    return ImportSummary(**totals)
 
 
 def _refuse_to_wander(config: Config) -> None:

@@ -12,11 +12,13 @@ Every error that annai raises on purpose is an `AnnaiError`, and its message is 
     │   ├── NotAnIndex        the file is something else, or damaged
     │   ├── NewerIndex        a newer annai wrote it
     │   ├── StoreFull         the disk is full
-    │   └── StoreReadOnly     the index or its folder cannot be written
+    │   ├── StoreReadOnly     the index or its folder cannot be written
+    │   └── IndexBusy         another process is indexing
     ├── EmbedderError         texts could not be turned into vectors
     │   └── EmbedderMismatch  the index was built with another embedder
     ├── QueryError            the query or one of its options makes no sense
-    └── NotFound              there is no such document or section
+    ├── NotFound              there is no such document or section
+    └── ServerError           a server could not be started, reached or stopped
 """
 
 
@@ -64,6 +66,10 @@ class StoreReadOnly(StoreError):
     """The index or its folder cannot be written."""
 
 
+class IndexBusy(StoreError):
+    """Another process is indexing and does not come to an end."""
+
+
 class EmbedderError(AnnaiError):
     """Texts could not be turned into vectors."""
 
@@ -78,3 +84,7 @@ class QueryError(AnnaiError):
 
 class NotFound(AnnaiError):
     """There is no such document or section."""
+
+
+class ServerError(AnnaiError):
+    """A server could not be started, reached or stopped."""

@@ -1,26 +1,26 @@
-"""How does a changed file become searchable? Scan, read, split, embed, write; nothing else writes documents."""
+"""How does a changed file become searchable? Queue, scan, read, split, embed, write; nothing else writes documents."""
 
 import dataclasses
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from time import perf_counter
 
 import numpy as np
 
-from annai.collection import STAGING_SUFFIX
+from annai.collection import STAGING_SUFFIX, find
 from annai.config import Config
 from annai.embedders.base import Embedder, Vectors, normalised
-from annai.errors import CollectionError, EmbedderMismatch, ReadError, SkippedFile
+from annai.errors import AnnaiError, CollectionError, EmbedderMismatch, ReadError, SkippedFile
 from annai.fields import FIELD_WEIGHTS, LARGEST_SHARE, NAMES, Fields, meaningful_path, passage_fields
+from annai.project import Confirm, Progress
 from annai.scanner import Scan, scan
 from annai.splitters.base import load_splitter
-from annai.stores.base import IndexedDocument, Keywords, Store
-from annai.timer import Stopwatch, timer
+from annai.stores.base import IndexedDocument, Keywords, Outcome, Store
+from annai.timer import Stopwatch, timer, timestamp
 from annai.tokens import is_japanese, words
-from annai.types import Change, ChangeKind, Collection, Document, FileState, ImportSummary, Problem, Section
+from annai.types import Change, ChangeKind, Collection, Document, FileState, Problem, Request, Section
 
 logger = logging.getLogger(__name__)
 
@@ -30,17 +30,20 @@ PIPELINE_VERSION = 1
 BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
 """A batch is written when it holds this much: it bounds memory, and what an interruption costs."""
 
+CLAIM_FILES = 128
+"""Requests taken from the queue at a time: enough to embed them together, few enough to stop soon."""
+
+RETRY_PAUSE, RETRY_GROWTH = 2.0, 4.0
+"""Seconds before a failed request is tried again, and how many times longer every further wait is."""
+
 LARGE_FIRST_INDEX = 5_000
 """A first index of more files than this is confirmed before it begins."""
 
 SAMPLE_FILES = 12
 """How many files are tried to tell how long a first index will take."""
 
-Progress = Callable[[int, int], None]
-"""Called with the number of files done and the number to do."""
-
-Confirm = Callable[[int, float], bool]
-"""Asked before a large first index, with the number of files and the seconds it may take."""
+Outcomes = Counter[tuple[str, str]]
+"""How many files of which collection came to which end: added, updated, deleted, unchanged, skipped or failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +63,24 @@ class _Prepared:
             return self.state.problem.kind if self.state.problem else "unchanged"
         return "deleted"
 
+    @property
+    def has_moved_on(self) -> bool:
+        """Whether the file on disk is no longer the one that was read."""
+        if self.document is None:
+            return False
+        try:
+            status = self.change.file.stat()
+        except OSError:
+            return True
+        return (status.st_size, status.st_mtime_ns) != (self.document.state.size, self.document.state.mtime_ns)
+
 
 class Indexer:
-    """Brings a store up to date with the directories of its collections."""
+    """Brings a store up to date with the directories of its collections.
+
+    `request` puts what changed into the queue, `step` takes a part of the queue through the pipeline. Whoever calls
+    `step` or `replace` has the index lock.
+    """
 
     def __init__(self, store: Store, embedder: Embedder, config: Config) -> None:
         self._store = store
@@ -70,29 +88,82 @@ class Indexer:
         self._config = config
         self._clock = Stopwatch()
 
-    def update(
-        self, collection: Collection, *, progress: Progress | None = None, confirm: Confirm | None = None
-    ) -> ImportSummary:
-        """Index what changed since the last time, remove what is gone, and leave the rest alone."""
+    def request(
+        self,
+        collection: Collection,
+        only: Sequence[str] | None = None,
+        *,
+        force: bool = False,
+        again: bool = True,
+        confirm: Confirm | None = None,
+    ) -> tuple[list[int], int]:
+        """Compare with the disk, all of it or only these paths, and queue what differs; with `force`, everything.
+
+        With `again`, files that failed and have not changed since are queued too. Returns the requests' ids, and how
+        many files need nothing.
+        """
         self.check_embedder(collection)
         collection = self._begin(collection)
-        known = self._store.states(collection.name)
+        if force:
+            self._forget_contents(collection, only)
+        known = self._store.states(collection.name, only)
         with timer("scan"):
-            found = scan(collection.source, self._config.files, known)
+            found = scan(collection.source, self._config.files, known, only=only)
         if confirm and not known and len(found.changes) > LARGE_FIRST_INDEX:
             self._ask(confirm, collection, found)
-        return self._apply(collection, found, progress)
+        paths = [change.path for change in found.changes if again or not _failed_as_it_is(change, known)]
+        logger.debug("[index] %s: %d changes, %d unchanged", collection.name, len(paths), found.unchanged)
+        if not paths and not collection.imported_at:
+            self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
+        return self._store.requests.add(collection.name, paths) if paths else [], found.unchanged
 
-    def replace(self, collection: Collection, *, progress: Progress | None = None) -> ImportSummary:
+    def step(
+        self,
+        told: Callable[[Sequence[Request]], None] = lambda _: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Outcomes | None:
+        """Take the oldest requests that are due through the pipeline; None if there are none.
+
+        `told` hears what is being worked on; `stop` is asked between batches, and what is left then waits again.
+        When something outside of the documents stands in the way (the embedder, the disk), the requests wait to be
+        tried again and the error goes on to the caller.
+        """
+        claimed = self._store.requests.claim(CLAIM_FILES)
+        if not claimed:
+            return None
+        told(claimed)
+        # What failed before goes alone, so that it cannot draw its neighbours down with it again.
+        groups: dict[tuple[str, int], list[Request]] = {}
+        for request in claimed:
+            groups.setdefault((request.collection, request.id if request.attempts else 0), []).append(request)
+        outcomes: Outcomes = Counter()
+        for (name, _), group in groups.items():
+            try:
+                outcomes += self._work_off(name, group, stop)
+            except Exception as error:
+                self._store.requests.finish([self._retry(request, str(error)) for request in group])
+                self._store.requests.recover()
+                raise
+        if stop():
+            self._store.requests.recover()
+        return outcomes
+
+    def replace(self, collection: Collection, *, progress: Progress | None = None) -> Outcomes:
         """Build the collection anew beside the old data and swap it in at the end; searches see the old until then."""
         self._store.save_collection(collection)
         self._store.delete_collection(collection.name + STAGING_SUFFIX)
         staging = self._begin(Collection(collection.name + STAGING_SUFFIX, collection.source, enabled=False))
         with timer("scan"):
             found = scan(collection.source, self._config.files, {})
-        summary = self._apply(staging, found, progress)
+        outcomes: Outcomes = Counter()
+        for batch in self._apply(staging, found.changes):
+            outcomes.update((collection.name, each.outcome) for each in batch)
+            if progress:
+                progress(outcomes.total(), len(found.changes))
+        self._clock.report()
+        self._store.save_collection(dataclasses.replace(staging, imported_at=timestamp()))
         self._store.swap_collection(staging.name, collection.name)
-        return summary
+        return outcomes
 
     def check_embedder(self, collection: Collection) -> None:
         """Vectors of two embedders cannot be compared: say how to get out of it."""
@@ -106,23 +177,63 @@ class Indexer:
         """Note what the index is made with; if that has changed, no file counts as indexed any more."""
         noted = dataclasses.replace(collection, embedder=self._embedder.identity, settings=self._fingerprint())
         if noted != collection:
-            outdated = [
-                dataclasses.replace(state, size=-1, hash="")
-                for state in self._store.states(collection.name).values()
-                if collection.settings != noted.settings
-            ]
             self._store.save_collection(noted)
-            if outdated:
-                self._store.write(collection.name, states=outdated)
+            if collection.settings != noted.settings:
+                self._forget_contents(collection, None)
         return noted
 
-    def _apply(self, collection: Collection, found: Scan, progress: Progress | None) -> ImportSummary:
-        """Take every change through the pipeline, batch by batch."""
-        logger.debug("[index] %s: %d changes, %d unchanged", collection.name, len(found.changes), found.unchanged)
-        outcomes: Counter[str] = Counter()
-        if progress and found.changes:
-            progress(0, len(found.changes))
-        for batch in _batches(self._prepare(collection, change) for change in found.changes):
+    def _forget_contents(self, collection: Collection, only: Sequence[str] | None) -> None:
+        """Let no file count as indexed, so that each is read again; its document stays until then."""
+        known = self._store.states(collection.name, only)
+        states = [dataclasses.replace(state, size=-1, hash="") for state in known.values()]
+        if states:
+            self._store.write(collection.name, states=states)
+
+    def _work_off(self, name: str, requests: Sequence[Request], stop: Callable[[], bool]) -> Outcomes:
+        """Look again at the files that were asked for, and index those that changed."""
+        try:
+            collection = find(self._store, self._config, name)
+        except CollectionError as error:
+            self._store.requests.finish([Outcome(request.id, "skipped", str(error)) for request in requests])
+            return Counter()
+        by_path = {request.path: request for request in requests}
+        known = self._store.states(collection.name, [*by_path])
+        found = scan(collection.source, self._config.files, known, only=[*by_path])
+        changes = [change for change in found.changes if change.path in by_path]
+        hidden = tuple(f"{path}/" for path in found.unlisted)
+        idle = by_path.keys() - {change.path for change in changes}
+        outcomes: Outcomes = Counter({(collection.name, "unchanged"): len(idle)})
+        self._store.requests.finish(
+            [
+                self._retry(by_path[path], "it could not be looked at")
+                if f"{path}/".startswith(hidden)
+                else Outcome(by_path[path].id, "skipped", "nothing has changed")
+                for path in sorted(idle)
+            ]
+        )
+        for batch in self._apply(collection, changes):
+            ends = [self._end(by_path[each.change.path], each) for each in batch]
+            self._store.requests.finish(ends)
+            outcomes.update((collection.name, each.outcome) for each in batch)
+            moved = [each.change.path for each in batch if each.has_moved_on]
+            if moved:
+                self._store.requests.add(collection.name, moved)
+            if stop():
+                break
+        if changes:
+            # Read again: someone may have changed its description or disabled it meanwhile.
+            latest = find(self._store, self._config, name)
+            self._store.save_collection(dataclasses.replace(latest, imported_at=timestamp()))
+        return outcomes
+
+    def _apply(self, collection: Collection, changes: Sequence[Change]) -> Iterator[list[_Prepared]]:
+        """Take changes through the pipeline, batch by batch; each is written when it is handed out."""
+        for batch in _batches(self._prepare(collection, change) for change in changes):
+            yield self._write(collection, batch)
+
+    def _write(self, collection: Collection, batch: list[_Prepared]) -> list[_Prepared]:
+        """Embed and write a batch; a document that breaks this is found out, and becomes a remembered problem."""
+        try:
             with self._clock.measure("embed"):
                 documents = self._embed(batch)
             with self._clock.measure("write"):
@@ -132,20 +243,35 @@ class Indexer:
                     removed=[each.change.path for each in batch if each.outcome == "deleted"],
                     states=[each.state for each in batch if each.state],
                 )
-            outcomes.update(each.outcome for each in batch)
-            if progress:
-                progress(outcomes.total(), len(found.changes))
-        self._clock.report()
-        if found.changes or not collection.imported_at:
-            self._store.save_collection(dataclasses.replace(collection, imported_at=_now()))
-        return ImportSummary(
-            added=outcomes["added"],
-            updated=outcomes["updated"],
-            deleted=outcomes["deleted"],
-            unchanged=found.unchanged + outcomes["unchanged"],
-            skipped=outcomes["skipped"],
-            failed=outcomes["failed"],
-        )
+        except AnnaiError:
+            raise
+        except Exception as error:
+            if len(batch) > 1:
+                return [done for each in batch for done in self._write(collection, [each])]
+            failed = _broken(batch[0].change, error)
+            self._store.write(collection.name, states=[failed.state] if failed.state else [])
+            return [failed]
+        return batch
+
+    def _end(self, request: Request, prepared: _Prepared) -> Outcome:
+        """What is written down of a request whose file went through the pipeline."""
+        problem = prepared.state.problem if prepared.state else None
+        if problem:
+            return (
+                self._retry(request, problem.reason)
+                if problem.kind == "failed"
+                else Outcome(request.id, "skipped", problem.reason)
+            )
+        state = prepared.document.state if prepared.document else prepared.state
+        if prepared.outcome == "unchanged":
+            return Outcome(request.id, "skipped", "nothing has changed", state.hash if state else "")
+        return Outcome(request.id, "completed", hash=state.hash if state else "")
+
+    def _retry(self, request: Request, error: str) -> Outcome:
+        """Have it tried again after a while, each time a longer one, until that was often enough."""
+        if request.attempts >= self._config.worker.retries:
+            return Outcome(request.id, "failed", error)
+        return Outcome(request.id, "pending", error, pause=RETRY_PAUSE * RETRY_GROWTH**request.attempts)
 
     def _prepare(self, collection: Collection, change: Change) -> _Prepared:
         """Read and split one file; whatever is wrong with it becomes a remembered problem, never an end."""
@@ -168,10 +294,7 @@ class Indexer:
             logger.info("%s: %s: %s", problem.kind, change.path, error)
             return _Prepared(change, state=dataclasses.replace(state, problem=problem))
         except Exception as error:
-            # A file that breaks the pipeline must not stop the others; the trace is for us.
-            logger.exception("failed: %s", change.path)
-            reason = f"annai could not index it ({type(error).__name__}: {error}); please report this"
-            return _Prepared(change, state=dataclasses.replace(state, problem=Problem("failed", reason)))
+            return _broken(change, error)
 
     def _embed(self, batch: Iterable[_Prepared]) -> list[IndexedDocument]:
         """Embed the passages of several documents together, and make each document ready to be written."""
@@ -237,6 +360,20 @@ def embedded_text(passage: Fields) -> str:
     return f"{headings}\n{passage.body}"
 
 
+def _broken(change: Change, error: Exception) -> _Prepared:
+    """A file that breaks the pipeline must not stop the others; the trace is for us."""
+    logger.error("failed: %s", change.path, exc_info=error)
+    problem = Problem("failed", f"annai could not index it ({type(error).__name__}: {error}); please report this")
+    return _Prepared(change, state=FileState(change.path, change.size, change.mtime_ns, change.hash, problem))
+
+
+def _failed_as_it_is(change: Change, known: Mapping[str, FileState]) -> bool:
+    """Whether this very state of the file has failed before."""
+    state = known.get(change.path)
+    failed = state is not None and state.problem is not None and state.problem.kind == "failed"
+    return failed and state is not None and (change.size, change.mtime_ns) == (state.size, state.mtime_ns)
+
+
 def _batches(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
     """Group what belongs in one write, holding no more than one group at a time."""
     batch: list[_Prepared] = []
@@ -285,7 +422,3 @@ def _passage_orders(sections: Sequence[Section]) -> list[int]:
 
 def _keywords(passage: Fields) -> Keywords:
     return Keywords(**{name: " ".join(words(getattr(passage, name))) for name in NAMES})
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -44,15 +44,25 @@ class Scan:
     """How many known files are as they were, those included that could not be looked at."""
     total_bytes: int
     """The size of what is to be read: the new and the updated files."""
+    unlisted: tuple[str, ...] = ()
+    """Files and folders that could not be looked at."""
 
 
-def scan(source: Path, settings: Files, known: Mapping[str, FileState], *, force: bool = False) -> Scan:
+def scan(
+    source: Path,
+    settings: Files,
+    known: Mapping[str, FileState],
+    *,
+    force: bool = False,
+    only: Sequence[str] | None = None,
+) -> Scan:
     """Walk `source` and tell what changed since the index last saw it.
 
-    With `force` every known file that is still there counts as updated. Raises `CollectionError` when the source
-    itself cannot be listed; below it, what cannot be listed counts as unchanged.
+    With `force` every known file that is still there counts as updated. With `only`, no more is looked at than these
+    paths and what lies in them, by the same rules; `known` should then hold no more either. Raises `CollectionError`
+    when the source itself cannot be listed; below it, what cannot be listed counts as unchanged.
     """
-    walk = _Walk(source, settings)
+    walk = _Walk(source, settings, only)
     return compare(walk.files(), known, force, source=source, unlisted=walk.unlisted)
 
 
@@ -94,7 +104,7 @@ def compare(
         else:
             changes.append(Change(ChangeKind.DELETED, path, source / path))
     changes.sort(key=lambda change: change.path)
-    return Scan(tuple(changes), unchanged, total_bytes)
+    return Scan(tuple(changes), unchanged, total_bytes, tuple(unlisted))
 
 
 def _kind(item: Found, state: FileState | None, force: bool) -> ChangeKind | None:
@@ -143,12 +153,16 @@ class _Folder(NamedTuple):
     """The ignore files that count for it, from the outermost to the innermost."""
     included: int
     """What the include patterns said of it or of a folder above it: see `Patterns.last`."""
+    whole: bool
+    """Whether all of it is looked at, or only what leads to the paths asked for."""
 
 
 class _Walk:
-    """One walk through a source."""
+    """One walk through a source, or through the parts of it that hold the paths asked for."""
 
-    def __init__(self, source: Path, settings: Files) -> None:
+    def __init__(self, source: Path, settings: Files, only: Sequence[str] | None = None) -> None:
+        self._only = None if only is None else frozenset(only)
+        self._on_the_way = {path[:end] for path in self._only or () for end in _slashes(path)}
         self.unlisted: list[str] = []
         """Paths that could not be looked at."""
         self._source = source
@@ -166,7 +180,8 @@ class _Walk:
     def files(self) -> list[Found]:
         """Walk, and return what was found in the order of the paths."""
         rules = self._rules_above() if self._settings.respect_gitignore else ()
-        self._pending.append(_Folder(os.fspath(self._source), "", self._real_source, rules, -1))
+        start = _Folder(os.fspath(self._source), "", self._real_source, rules, -1, whole=self._only is None)
+        self._pending.append(start)
         while self._pending:
             self._list(self._pending.pop())
             # Links wait until all else is done, so that a folder is found under its own name rather than a link's.
@@ -198,9 +213,9 @@ class _Walk:
             folder = self._with_rules(folder, entries)
         for entry in entries:
             name = entry.name if entry.name.isascii() else _storable_name(entry)
-            if not name:
-                continue
             path = folder.path + name
+            if not name or not (folder.whole or self._leads_on(path)):
+                continue
             if entry.is_symlink():
                 if self._settings.follow_symlinks:
                     self._links.append((path, entry.path, folder))
@@ -245,9 +260,13 @@ class _Walk:
         elif stat.S_ISREG(status.st_mode) and self._wants(name, path, folder):
             self._found.append(Found(path, file, status.st_size, status.st_mtime_ns))
 
+    def _leads_on(self, path: str) -> bool:
+        return path in self._on_the_way or (self._only is not None and path in self._only)
+
     def _below(self, name: str, path: str, folder: _Folder, file: str, real: str) -> _Folder:
         included = max(folder.included, self._include.last(name, path, folder=True))
-        return _Folder(file, f"{path}/", real, folder.rules, included)
+        whole = folder.whole or (self._only is not None and path in self._only)
+        return _Folder(file, f"{path}/", real, folder.rules, included, whole)
 
     def _enters(self, name: str, path: str, folder: _Folder) -> bool:
         return name not in NEVER_ENTERED and not self._leaves_out(name, path, folder, is_folder=True)
@@ -300,6 +319,10 @@ class _Walk:
         if not isinstance(error, FileNotFoundError):
             logger.warning("%r cannot be looked at (%s); what is known of it is kept", file, error.strerror)
             self.unlisted.append(path)
+
+
+def _slashes(path: str) -> list[int]:
+    return [place for place, character in enumerate(path) if character == "/"]
 
 
 def _storable_name(entry: os.DirEntry[str]) -> str:

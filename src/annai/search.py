@@ -18,17 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.embedders.base import Embedder
-from annai.errors import QueryError
 from annai.fields import FIELD_WEIGHTS
+from annai.query import check_query
 from annai.stores.base import Store
 from annai.timer import timer
 from annai.tokens import is_cjk, query_words
 from annai.types import Answer, Document, Hit, Query, Reasons, Section, StoredSection, section_id
 
 logger = logging.getLogger(__name__)
-
-LONGEST_QUERY = 10_000
-"""Characters; more is a document, not a question."""
 
 CANDIDATES = 100
 """Passages taken from each of the two searches, at least."""
@@ -80,16 +77,6 @@ def search(store: Store, embedder: Embedder, query: Query) -> Answer:
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
     return Answer(query.text, (perf_counter() - start) * 1000, len(found), tuple(hits))
-
-
-def check_query(query: Query) -> None:
-    """Raise `QueryError` for a query that cannot be answered."""
-    if not query.text.strip():
-        raise QueryError("The query is empty; ask a question or give some words.")
-    if len(query.text) > LONGEST_QUERY:
-        raise QueryError(
-            f"The query has {len(query.text):,} characters, and at most {LONGEST_QUERY:,} can be searched; shorten it."
-        )
 
 
 def _candidates(store: Store, embedder: Embedder, query: Query) -> list[_Candidate]:
@@ -233,8 +220,8 @@ def _hit(section: Section, candidate: _Candidate, document: Document, query: Que
         token_count=section.token_count,
         score=round(candidate.score, 4),
         content=content,
-        index_status="outdated" if stored.problem else "latest",
-        is_dirty=stored.problem is not None,
+        index_status="outdated" if stored.problem else "updating" if stored.waiting else "latest",
+        is_dirty=stored.problem is not None or stored.waiting,
         passage=document.text[passage.start : passage.end],
         passage_line=passage.start_line,
         reasons=candidate.reasons,

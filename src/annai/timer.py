@@ -1,11 +1,17 @@
-"""How long did a step take? Timers that speak only when someone listens (`--verbose`)."""
+"""What time is it, and how long did a step take? Timers speak only when someone listens (`--verbose`)."""
 
 import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 logger = logging.getLogger(__name__)
+
+
+def timestamp(seconds_from_now: float = 0.0) -> str:
+    """A time as annai writes it: ISO 8601 in UTC to the millisecond, so that texts compare as times do."""
+    return (datetime.now(UTC) + timedelta(seconds=seconds_from_now)).isoformat(timespec="milliseconds")
 
 
 @contextmanager

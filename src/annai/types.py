@@ -1,6 +1,6 @@
 """What are the things annai talks about? Frozen values, and nothing that does I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +11,8 @@ Mode = Literal["hybrid", "vector", "keyword"]
 Sort = Literal["score", "depth", "path"]
 Content = Literal["passage", "section", "document", "none"]
 IndexStatus = Literal["latest", "updating", "outdated"]
+ImportMode = Literal["new", "replace", "update"]
+RequestStatus = Literal["pending", "processing", "completed", "failed", "skipped"]
 
 IMPLICIT_COLLECTION = "root"
 """The name of the one collection of a project that has none registered: the project's root itself."""
@@ -75,6 +77,27 @@ class Change:
     mtime_ns: int = 0
     hash: str = ""
     """The content's hash where the comparison has made sure of it: for a file that was touched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One line of the index queue: a path to look at again, and what came of it."""
+
+    id: int
+    collection: str
+    path: str
+    """A file, relative to the collection's source."""
+    hash: str = ""
+    """The content's hash, once it is known."""
+    status: RequestStatus = "pending"
+    created_at: str = ""
+    """ISO 8601, UTC, as the other times; empty for what has not happened."""
+    started_at: str = ""
+    completed_at: str = ""
+    error: str = ""
+    """Why it failed or was skipped, or why the last attempt failed."""
+    attempts: int = 0
+    """How often it was tried in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +190,8 @@ class StoredSection:
     """Whether the document is written in Japanese."""
     problem: Problem | None = None
     """Set when the file could not be read since: the section shows an older state."""
+    waiting: bool = False
+    """Whether a request for the file waits or is being done."""
 
     @property
     def id(self) -> str:
@@ -183,7 +208,7 @@ class Where:
     """Path prefixes, at folder or file boundaries: `docs/api` holds `docs/api/a.md` and not `docs/apis.md`."""
     excludes: tuple[str, ...] = ()
     clean_only: bool = False
-    """Leave out documents whose file changed or failed since they were indexed."""
+    """Leave out documents whose file failed, or for which a request waits, since they were indexed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +286,81 @@ class ImportSummary:
     unchanged: int = 0
     skipped: int = 0
     failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A document, and the section of it that was asked for (its root, if none was)."""
+
+    document: Document
+    sections: Sequence[StoredSection]
+    section: StoredSection
+
+    @property
+    def parent(self) -> StoredSection | None:
+        """The section around this one."""
+        parent = self.section.section.parent
+        return None if parent is None else self.sections[parent]
+
+    @property
+    def children(self) -> list[StoredSection]:
+        """The sections directly inside this one; pieces are not sections of their own."""
+        own = self.section.section.order
+        return [each for each in self.sections if each.section.parent == own and not each.section.piece]
+
+    def text(self, section: StoredSection) -> str:
+        """A section's text."""
+        return self.document.text[section.section.start : section.section.end]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """How much an index holds of one collection."""
+
+    documents: int
+    sections: int
+    vectors: int
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionStatus:
+    """How a collection stands."""
+
+    collection: Collection
+    statistics: Statistics
+    problems: tuple[FileState, ...]
+    """The files that were skipped or failed, by path."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """How a running server stands."""
+
+    pid: int
+    url: str
+    started_at: str
+    memory: int
+    """Bytes of resident memory."""
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a project stands."""
+
+    root: Path
+    database: Path
+    size_on_disk: int
+    embedder: str
+    collections: tuple[CollectionStatus, ...]
+    requests: Mapping[RequestStatus, int] = field(default_factory=dict)
+    """How many requests of the queue are in each state."""
+    indexing: tuple[str, ...] = ()
+    """The files (`COLLECTION:PATH`) that are being indexed right now."""
+    errors: tuple[Request, ...] = ()
+    """The latest requests that failed for good or wait to be tried again, newest first."""
+    server: ServerStatus | None = None
+    """The server that answered, if one did."""
 
 
 def section_id(collection: str, path: str, section: Section) -> str:

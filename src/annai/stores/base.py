@@ -1,7 +1,7 @@
 """Where is an index kept, and what does it promise? The contract every store keeps, and the table of engines."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 from annai.config import Config
 from annai.fields import FieldWeights
 from annai.tokens import is_cjk
-from annai.types import Collection, Document, FileState, Section, StoredSection, Where
+from annai.types import (
+    Collection,
+    Document,
+    FileState,
+    Request,
+    RequestStatus,
+    Section,
+    Statistics,
+    StoredSection,
+    Where,
+)
 
 Vectors = NDArray[np.float32]
 
@@ -59,12 +69,68 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
-    """How much a store holds of one collection."""
+class Outcome:
+    """What came of a request that was claimed."""
 
-    documents: int
-    sections: int
-    vectors: int
+    id: int
+    status: RequestStatus
+    """`completed`, `skipped` or `failed`; or `pending`, to have it tried again."""
+    error: str = ""
+    hash: str = ""
+    pause: float = 0.0
+    """Seconds to wait before it is tried again."""
+
+
+class Requests(ABC):
+    """The queue: paths to look at again, and what came of it.
+
+    Of one path at most one request is pending; the latest wins. Every method is one step, as those of a store are.
+    """
+
+    @abstractmethod
+    def add(self, collection: str, paths: Iterable[str]) -> list[int]:
+        """Ask for each path; a request that was still pending for it becomes `skipped`. Returns the new ids."""
+
+    @abstractmethod
+    def claim(self, limit: int) -> list[Request]:
+        """Take the oldest pending requests that are due; they are `processing` from now on.
+
+        A path that is being processed already is not handed out a second time.
+        """
+
+    @abstractmethod
+    def finish(self, outcomes: Sequence[Outcome]) -> None:
+        """Write down what came of claimed requests; others are left as they are.
+
+        One that is to be tried again counts one attempt more, and becomes `skipped` where a newer one is pending.
+        """
+
+    @abstractmethod
+    def recover(self) -> int:
+        """Make everything that is `processing` pending again, and tell how many there were.
+
+        Only for whoever knows that nobody is at it: the holder of the index lock.
+        """
+
+    @abstractmethod
+    def counts(self) -> dict[RequestStatus, int]:
+        """How many requests are in each state."""
+
+    @abstractmethod
+    def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
+        """The latest requests, newest first."""
+
+    @abstractmethod
+    def due(self) -> int:
+        """How many requests could be claimed now or are being processed; the others wait for their next attempt."""
+
+    @abstractmethod
+    def due_in(self) -> float | None:
+        """Seconds until the next pending request is due, 0 if one is; None if none is pending."""
+
+    @abstractmethod
+    def prune(self, older_than: float) -> None:
+        """Forget the requests that ended more than so many seconds ago."""
 
 
 class Store(ABC):
@@ -73,7 +139,11 @@ class Store(ABC):
     Every method sees the effects of every `write` that returned before, by this process or another. A method that
     writes does so wholly or, when it raises, not at all. Strings come back as they went in, whatever characters
     they hold. Stores know no embedder: vectors are rows of numbers whose dimension is one within a collection.
+    Several threads may use one store at once.
     """
+
+    requests: Requests
+    """The queue of what is to be indexed; a collection's requests go when it does."""
 
     read_only: bool = False
     """Whether the index can only be searched, because its file or folder cannot be written."""
@@ -98,8 +168,11 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def states(self, collection: str) -> dict[str, FileState]:
-        """What is known of the collection's files, by path; files that were skipped or failed included."""
+    def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
+        """What is known of the collection's files, by path; files that were skipped or failed included.
+
+        With `under`, only the files that these paths name and those in the folders that they name.
+        """
 
     @abstractmethod
     def write(

@@ -1,6 +1,7 @@
 """How is an SQLite file opened, brought up to date, and kept from failing in riddles?"""
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,19 +22,30 @@ BUSY_TIMEOUT_MS = 30_000
 class Database:
     """An index file in WAL mode: any number of readers beside one writer, in any number of processes.
 
-    Every error of SQLite's leaves it as a `StoreError` whose message says what to do.
+    Every thread has a connection of its own. Every error of SQLite's leaves it as a `StoreError` whose message says
+    what to do.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.read_only = False
+        self._own = threading.local()
+        self._opened: list[apsw.Connection] = []
         with self._told_clearly():
-            self.connection = self._open()
             try:
                 self._migrate()
             except BaseException:
-                self.connection.close()
+                self.close()
                 raise
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """The connection of the thread that asks, opened then."""
+        found: apsw.Connection | None = getattr(self._own, "connection", None)
+        if found is None:
+            found = self._own.connection = self._open()
+            self._opened.append(found)
+        return found
 
     def rows(self, sql: str, values: object = ()) -> list[tuple[Any, ...]]:
         """Run a statement and return all its rows; the types of their values are the schema's."""
@@ -78,19 +90,15 @@ class Database:
         finally:
             self.rows("COMMIT")
 
-    def stamp(self) -> tuple[int, int]:
-        """A value that changes whenever anything was written, by this process or another."""
-        # The pragma, unlike the file control of that name, looks at the file and sees other processes' writes.
-        return self.number("PRAGMA data_version"), self.connection.total_changes()
-
     def size_on_disk(self) -> int:
         """Bytes of the file and its write-ahead log."""
         files = (self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-shm"))
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
-        self.connection.close()
+        """Close the file, for every thread; closing twice is fine."""
+        while self._opened:
+            self._opened.pop().close()
 
     def _open(self) -> apsw.Connection:
         try:

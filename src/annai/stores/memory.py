@@ -1,9 +1,13 @@
 """How would an index behave with nothing to go wrong? The reference store: plain dictionaries, exact answers."""
 
 import dataclasses
+import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -15,14 +19,17 @@ from annai.stores.base import (
     IndexedDocument,
     Keywords,
     Scored,
-    Statistics,
     Store,
     Vectors,
     inverse_document_frequency,
     is_beginning,
     is_under,
 )
-from annai.types import Collection, Document, FileState, Outline, StoredSection, Where
+from annai.stores.memory_requests import MemoryRequests
+from annai.types import Collection, Document, FileState, Outline, Statistics, StoredSection, Where
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def open_store(config: Config) -> Store:  # noqa: ARG001 - every engine is opened with the config
@@ -40,17 +47,34 @@ class _Held:
     """With the key of the root section; the others follow it."""
 
 
+def _one_at_a_time(
+    method: "Callable[Concatenate[MemoryStore, P], R]",
+) -> "Callable[Concatenate[MemoryStore, P], R]":
+    """Let threads take turns."""
+
+    @wraps(method)
+    def alone(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.turn:
+            return method(self, *args, **kwargs)
+
+    return alone
+
+
 class MemoryStore(Store):
     """Keeps everything in dictionaries and compares with every passage."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
         self._next_key = 1
+        self.turn = threading.RLock()
+        self.requests: MemoryRequests = MemoryRequests()
 
+    @_one_at_a_time
     def collections(self) -> list[Collection]:
         """Every collection, ordered by name."""
         return [self._held[name].collection for name in sorted(self._held)]
 
+    @_one_at_a_time
     def save_collection(self, collection: Collection) -> None:
         """Add or replace."""
         if collection.name in self._held:
@@ -58,10 +82,13 @@ class MemoryStore(Store):
         else:
             self._held[collection.name] = _Held(collection)
 
+    @_one_at_a_time
     def delete_collection(self, name: str) -> None:
         """Forget it and its documents."""
         self._held.pop(name, None)
+        self.requests.forget(name)
 
+    @_one_at_a_time
     def swap_collection(self, staging: str, name: str) -> None:
         """Move the documents over."""
         new = self._held.pop(staging)
@@ -74,10 +101,13 @@ class MemoryStore(Store):
         )
         self._held[name] = new
 
-    def states(self, collection: str) -> dict[str, FileState]:
+    @_one_at_a_time
+    def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of the files."""
-        return dict(self._held[collection].states) if collection in self._held else {}
+        states = self._held[collection].states if collection in self._held else {}
+        return {path: state for path, state in states.items() if under is None or is_under(path, under)}
 
+    @_one_at_a_time
     def write(
         self,
         collection: str,
@@ -103,6 +133,7 @@ class MemoryStore(Store):
             if state.problem and state.problem.kind == "skipped":
                 held.documents.pop(state.path, None)
 
+    @_one_at_a_time
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""
         held = self._held.get(collection)
@@ -111,12 +142,14 @@ class MemoryStore(Store):
             return None
         return dataclasses.replace(found[1].document, state=held.states[path])
 
+    @_one_at_a_time
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document."""
         held = self._held.get(collection)
         found = held.documents.get(path) if held else None
-        return _stored(held, *found) if held and found else []
+        return self._stored(held, *found) if held and found else []
 
+    @_one_at_a_time
     def lookup(self, keys: Sequence[int]) -> dict[int, StoredSection]:
         """Sections by key."""
         wanted = set(keys)
@@ -124,10 +157,11 @@ class MemoryStore(Store):
             stored
             for held in self._held.values()
             for found in held.documents.values()
-            for stored in _stored(held, *found)
+            for stored in self._stored(held, *found)
         )
         return {stored.key: stored for stored in everything if stored.key in wanted}
 
+    @_one_at_a_time
     def vectors(self, keys: Sequence[int], dimension: int) -> Vectors:
         """The vectors of sections."""
         known = {
@@ -140,6 +174,7 @@ class MemoryStore(Store):
         nothing = np.zeros(dimension, np.float32)
         return np.array([known.get(key, nothing) for key in keys], np.float32).reshape(len(keys), dimension)
 
+    @_one_at_a_time
     def nearest(self, vector: Vectors, limit: int, where: Where) -> list[Scored]:
         """Compare with every passage."""
         scored = [
@@ -150,6 +185,7 @@ class MemoryStore(Store):
         ]
         return _best(scored, limit)
 
+    @_one_at_a_time
     def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
         """Count words in every passage."""
         everything = {
@@ -173,6 +209,7 @@ class MemoryStore(Store):
                 scores[key] += value * frequency * (BM25_K1 + 1) / damped
         return _best([Scored(key, score / best_possible) for key, score in scores.items() if key in allowed], limit)
 
+    @_one_at_a_time
     def statistics(self, collection: str) -> Statistics:
         """Counts for one collection."""
         held = self._held.get(collection)
@@ -187,6 +224,12 @@ class MemoryStore(Store):
         """Nothing is on disk."""
         return 0
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Nobody else's turn."""
+        with self.turn:
+            yield
+
     def close(self) -> None:
         """Forget everything."""
         self._held.clear()
@@ -199,25 +242,26 @@ class MemoryStore(Store):
             for path, (root, indexed) in held.documents.items()
             if (not where.paths or is_under(path, where.paths))
             and not is_under(path, where.excludes)
-            and not (where.clean_only and held.states[path].problem)
+            and not (where.clean_only and (held.states[path].problem or self.requests.is_waiting(name, path)))
         ]
 
-
-def _stored(held: _Held, root: int, indexed: IndexedDocument) -> list[StoredSection]:
-    document = indexed.document
-    return [
-        StoredSection(
-            key=root + section.order,
-            root_key=root,
-            collection=held.collection.name,
-            path=document.path,
-            title=document.title,
-            section=section,
-            japanese=indexed.japanese,
-            problem=held.states[document.path].problem,
-        )
-        for section in indexed.sections
-    ]
+    def _stored(self, held: _Held, root: int, indexed: IndexedDocument) -> list[StoredSection]:
+        document = indexed.document
+        waiting = self.requests.is_waiting(held.collection.name, document.path)
+        return [
+            StoredSection(
+                key=root + section.order,
+                root_key=root,
+                collection=held.collection.name,
+                path=document.path,
+                title=document.title,
+                section=section,
+                japanese=indexed.japanese,
+                problem=held.states[document.path].problem,
+                waiting=waiting,
+            )
+            for section in indexed.sections
+        ]
 
 
 def _best(scored: list[Scored], limit: int) -> list[Scored]:

@@ -11,7 +11,9 @@ SQLiteValue = None | int | float | bytes | str
 SECTION_COLUMNS = """
     s.id, d.first_section, c.name, f.path, d.title, d.japanese, f.problem_kind, f.problem_reason,
     s.ordinal, s.parent, s.depth, s.heading, s.heading_path, s.number, s.start_position, s.end_position,
-    s.start_line, s.end_line, s.token_count, s.piece, s.last_depth, s.is_passage
+    s.start_line, s.end_line, s.token_count, s.piece, s.last_depth, s.is_passage,
+    EXISTS (SELECT 1 FROM index_requests r
+        WHERE r.collection = c.name AND r.path = f.path AND r.status IN ('pending', 'processing'))
     FROM sections s JOIN documents d ON d.id = s.document_id
     JOIN files f ON f.id = s.document_id JOIN collections c ON c.id = f.collection_id
 """
@@ -44,7 +46,7 @@ def stored_section(row: tuple[Any, ...]) -> StoredSection:
     """The section that a row of `SECTION_COLUMNS` tells of."""
     key, root_key, collection, path, title, japanese, problem, reason, *rest = row
     order, parent, depth, heading, heading_path, number, start, end, start_line, end_line, tokens, *more = rest
-    piece, last_depth, is_passage = more
+    piece, last_depth, is_passage, waiting = more
     section = Section(
         order=order,
         parent=parent,
@@ -70,4 +72,5 @@ def stored_section(row: tuple[Any, ...]) -> StoredSection:
         section=section,
         japanese=bool(japanese),
         problem=Problem(problem, reason) if problem else None,
+        waiting=bool(waiting),
     )

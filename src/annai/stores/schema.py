@@ -86,4 +86,28 @@ MIGRATIONS = (
         PRIMARY KEY (segment, word)
     ) STRICT, WITHOUT ROWID;
     """,
+    """
+    -- The queue. Of one path at most one request is pending; due_at and the other times are ISO 8601 in UTC.
+    CREATE TABLE index_requests (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        collection TEXT NOT NULL,
+        path TEXT NOT NULL,
+        hash TEXT NOT NULL DEFAULT '',
+        status TEXT NOT NULL DEFAULT 'pending',
+        created_at TEXT NOT NULL,
+        started_at TEXT NOT NULL DEFAULT '',
+        completed_at TEXT NOT NULL DEFAULT '',
+        error TEXT NOT NULL DEFAULT '',
+        attempts INTEGER NOT NULL DEFAULT 0,
+        due_at TEXT NOT NULL DEFAULT ''
+    ) STRICT;
+    CREATE UNIQUE INDEX one_pending ON index_requests (collection, path) WHERE status = 'pending';
+    CREATE INDEX waiting_requests ON index_requests (collection, path) WHERE status IN ('pending', 'processing');
+    CREATE INDEX pending_in_order ON index_requests (id) WHERE status = 'pending';
+    CREATE INDEX requests_by_status ON index_requests (status, completed_at);
+
+    -- A number that grows with every change of documents: whoever holds passages in memory compares it.
+    CREATE TABLE generation (number INTEGER NOT NULL) STRICT;
+    INSERT INTO generation VALUES (1);
+    """,
 )

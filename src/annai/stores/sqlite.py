@@ -16,16 +16,16 @@ from annai.stores.base import (
     IndexedDocument,
     Keywords,
     Scored,
-    Statistics,
     Store,
     Vectors,
     trim_prefix,
 )
 from annai.stores.database import Database, cannot_write
 from annai.stores.postings import compact, score, write_postings
+from annai.stores.requests import SqliteRequests
 from annai.stores.rows import SECTION_COLUMNS, section_row, stored_section
 from annai.stores.signs import PassageRow, PassageTable, pack_signs
-from annai.types import Collection, Document, FileState, Format, Problem, StoredSection, Where
+from annai.types import Collection, Document, FileState, Format, Problem, Statistics, StoredSection, Where
 
 CANDIDATES_PER_RESULT, FEWEST_CANDIDATES = 4, 400
 """How many passages are compared in full for each one asked for, and at least (benchmarks/vectors.py)."""
@@ -50,7 +50,8 @@ class SqliteStore(Store):
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path)
-        self._passages: tuple[tuple[int, int], PassageTable] | None = None
+        self._passages: tuple[int, PassageTable] | None = None
+        self.requests = SqliteRequests(self._database)
         self.read_only = self._database.read_only
 
     def collections(self) -> list[Collection]:
@@ -86,7 +87,9 @@ class SqliteStore(Store):
             if number := self._collection_number(name):
                 self._empty_collection(number)
                 self._database.rows("DELETE FROM collections WHERE id = ?", (number,))
+                self._database.rows("DELETE FROM index_requests WHERE collection = ?", (name,))
                 compact(self._database, self._live)
+                self._next_generation()
 
     def swap_collection(self, staging: str, name: str) -> None:
         """Move the documents over."""
@@ -102,13 +105,22 @@ class SqliteStore(Store):
             )
             self._database.rows("DELETE FROM collections WHERE id = ?", (new,))
             compact(self._database, self._live)
+            self._next_generation()
 
-    def states(self, collection: str) -> dict[str, FileState]:
+    def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of the files."""
+        clause, values = "", list[object]([collection])
+        if under is not None:
+            # A folder's files are those from `folder/` on that come before `folder0`: 0 follows the slash.
+            clause = """AND id IN (
+                SELECT id FROM files JOIN wanted ON path = value UNION ALL
+                SELECT id FROM files JOIN wanted ON path > value || '/' AND path < value || '0')"""
+            values.insert(0, json.dumps(list(under)))
+        wanted = "WITH wanted AS (SELECT value FROM json_each(?))" if clause else ""
         rows = self._database.rows(
-            """SELECT path, size, mtime_ns, hash, problem_kind, problem_reason FROM files
-            WHERE collection_id = (SELECT id FROM collections WHERE name = ?)""",
-            (collection,),
+            f"""{wanted} SELECT path, size, mtime_ns, hash, problem_kind, problem_reason FROM files
+            WHERE collection_id = (SELECT id FROM collections WHERE name = ?) {clause}""",
+            values,
         )
         return {
             path: FileState(path, size, mtime_ns, digest, Problem(kind, reason) if kind else None)
@@ -141,6 +153,8 @@ class SqliteStore(Store):
                 if state.problem and state.problem.kind == "skipped":
                     self._drop_document(file_id)
             write_postings(self._database, words, self._live)
+            if documents or removed or states:
+                self._next_generation()
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""
@@ -322,15 +336,19 @@ class SqliteStore(Store):
             live[first : first + count] = True
         return live
 
+    def _next_generation(self) -> None:
+        self._database.rows("UPDATE generation SET number = number + 1")
+
     def _passage_table(self) -> PassageTable:
-        """The table of passages, read again when anything was written."""
-        stamp = self._database.stamp()
-        if self._passages is None or self._passages[0] != stamp:
+        """The table of passages, read again when documents were written, by this process or another."""
+        held = self._passages
+        generation = self._database.number("SELECT number FROM generation")
+        if held is None or held[0] != generation:
             rows = self._database.rows(
                 "SELECT document_id, collection_id, first_section, dimension, ordinals, lengths, signs FROM passages"
             )
-            self._passages = stamp, PassageTable([PassageRow(*row) for row in rows])
-        return self._passages[1]
+            held = self._passages = generation, PassageTable([PassageRow(*row) for row in rows])
+        return held[1]
 
     def _allowed(self, table: PassageTable, where: Where) -> NDArray[np.bool_] | None:
         """Which passages of the table the restriction lets through; None if it lets all."""
@@ -356,7 +374,11 @@ class SqliteStore(Store):
                 for prefix in map(trim_prefix, prefixes):
                     values += [prefix, len(prefix) + 1, prefix + "/"]
         if where.clean_only:
-            clauses.append("problem_kind IS NULL")
+            clauses.append(
+                """problem_kind IS NULL AND NOT EXISTS (SELECT 1 FROM index_requests r JOIN collections c
+                ON c.name = r.collection WHERE c.id = files.collection_id AND r.path = files.path
+                AND r.status IN ('pending', 'processing'))"""
+            )
         rows = self._database.rows(f"SELECT id FROM files WHERE {' AND '.join(clauses)}", values)
         return [number for (number,) in rows]
 

@@ -1,0 +1,129 @@
+"""How would the queue behave with nothing to go wrong? The reference: rows in a dictionary."""
+
+import dataclasses
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from annai.stores.base import Outcome, Requests
+from annai.timer import timestamp
+from annai.types import Request, RequestStatus
+
+
+class MemoryRequests(Requests):
+    """Keeps the queue in a dictionary."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._rows: dict[int, Request] = {}
+        self._due: dict[int, float] = {}
+
+    def add(self, collection: str, paths: Iterable[str]) -> list[int]:
+        """The pending ones of these paths step back."""
+        with self._lock:
+            added = []
+            for path in dict.fromkeys(paths):
+                for row in self._of(collection, path, "pending"):
+                    self._change(row, status="skipped", completed_at=timestamp(), error="a newer request came")
+                number = next(self._numbers)
+                self._rows[number] = Request(number, collection, path, created_at=timestamp())
+                added.append(number)
+            return added
+
+    def claim(self, limit: int) -> list[Request]:
+        """The oldest that are due."""
+        with self._lock:
+            due = [
+                row
+                for row in self._rows.values()
+                if row.status == "pending"
+                and self._due.get(row.id, 0.0) <= time.time()
+                and not self._of(row.collection, row.path, "processing")
+            ]
+            return [self._change(row, status="processing", started_at=timestamp()) for row in due[:limit]]
+
+    def finish(self, outcomes: Sequence[Outcome]) -> None:
+        """One row each."""
+        with self._lock:
+            for outcome in outcomes:
+                row = self._rows.get(outcome.id)
+                if row is None or row.status != "processing":
+                    continue
+                again = outcome.status == "pending" and not self._of(row.collection, row.path, "pending")
+                self._due[row.id] = time.time() + outcome.pause
+                self._change(
+                    row,
+                    status="skipped" if outcome.status == "pending" and not again else outcome.status,
+                    completed_at="" if again else timestamp(),
+                    error=outcome.error,
+                    hash=outcome.hash,
+                    attempts=row.attempts + (outcome.status == "pending"),
+                )
+
+    def recover(self) -> int:
+        """What is being processed waits again, or steps back for a newer one."""
+        with self._lock:
+            left = [row for row in self._rows.values() if row.status == "processing"]
+            for row in left:
+                if self._of(row.collection, row.path, "pending"):
+                    self._change(row, status="skipped", completed_at=timestamp(), error="a newer request came")
+                else:
+                    self._change(row, status="pending", started_at="")
+            return len(left)
+
+    def counts(self) -> dict[RequestStatus, int]:
+        """By status."""
+        with self._lock:
+            return Counter(row.status for row in self._rows.values())
+
+    def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
+        """The latest, newest first."""
+        with self._lock:
+            rows = [*reversed(self._rows.values())]
+        return [row for row in rows if status in (None, row.status) and collection in ("", row.collection)][:limit]
+
+    def due(self) -> int:
+        """Those at work, and those whose time has come."""
+        with self._lock:
+            return sum(
+                row.status == "processing" or (row.status == "pending" and self._due.get(row.id, 0.0) <= time.time())
+                for row in self._rows.values()
+            )
+
+    def due_in(self) -> float | None:
+        """The earliest due time, from now."""
+        with self._lock:
+            due = [self._due.get(row.id, 0.0) for row in self._rows.values() if row.status == "pending"]
+        return max(min(due) - time.time(), 0.0) if due else None
+
+    def prune(self, older_than: float) -> None:
+        """Forget what ended before."""
+        with self._lock:
+            for row in [*self._rows.values()]:
+                if row.status not in ("pending", "processing") and row.completed_at < timestamp(-older_than):
+                    del self._rows[row.id]
+
+    def forget(self, collection: str) -> None:
+        """Drop a collection's requests."""
+        with self._lock:
+            self._rows = {number: row for number, row in self._rows.items() if row.collection != collection}
+
+    def is_waiting(self, collection: str, path: str) -> bool:
+        """Whether a request for the file is pending or being processed."""
+        with self._lock:
+            return bool(self._of(collection, path, "pending") or self._of(collection, path, "processing"))
+
+    def _of(self, collection: str, path: str, status: RequestStatus) -> list[Request]:
+        return [
+            row
+            for row in self._rows.values()
+            if row.status == status and row.path == path and row.collection == collection
+        ]
+
+    def _change(self, row: Request, **values: Any) -> Request:  # noqa: ANN401 - the fields of a request
+        self._rows[row.id] = dataclasses.replace(row, **values)
+        return self._rows[row.id]
