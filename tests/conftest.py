@@ -23,6 +23,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.delenv("ANNAI_CONFIG", raising=False)
+    monkeypatch.delenv("ANNAI_SERVER", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
 
 

@@ -13,23 +13,28 @@ SOURCE = Path(__file__).parent.parent / "src" / "annai"
 
 LEVELS = (
     ("types", "errors"),
-    ("config", "tokens", "timer", "lines", "fields", "lock", "project", "query", "wire"),
-    ("restructured", "encoding", "front_matter", "ignore"),
+    ("config", "tokens", "timer", "lines", "fields", "lock", "project", "query", "wire", "evaluation", "edits"),
+    ("restructured", "encoding", "front_matter", "ignore", "remote", "resident", "weights"),
     ("outline",),
-    ("reader", "splitters", "embedders", "stores"),
-    ("scanner", "collection"),
-    ("indexer", "search", "watcher"),
+    ("reader", "splitters", "embedders", "rerankers", "stores"),
+    ("scanner", "collection", "closeness"),
+    ("ranking",),
+    ("indexer", "search", "answer", "watcher"),
     ("engine",),
+    ("offload",),
     ("worker",),
     ("connection",),
     ("client", "pidfile"),
-    ("daemon",),
+    ("daemon", "registration"),
     ("interfaces",),
     ("__main__",),
 )
 """From the bottom up; a room imports from lower levels, and from its own level only within itself."""
 
-HEAVY = ("torch", "onnxruntime", "lancedb", "chromadb", "psycopg", "mcp", "sqlite_vec")
+HEAVY = (
+    *("torch", "transformers", "sentence_transformers", "huggingface_hub", "tokenizers", "onnxruntime", "google.genai"),
+    *("lancedb", "chromadb", "psycopg", "mcp", "sqlite_vec"),
+)
 
 
 def level_of(room: str) -> int:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from annai.config import load_config, override
@@ -23,6 +24,7 @@ from tests.conftest import quick_config
 
 Write = Callable[[str, str], Path]
 DEADLINE = 30.0
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
@@ -252,6 +254,23 @@ def test_another_process_takes_over_when_the_worker_is_gone(
         second.stop()
 
 
+def test_the_process_that_indexes_a_burst_ends_with_the_one_that_started_it(docs: Path) -> None:
+    for number in range(400):
+        (docs / f"{number}.md").write_text(f"# {number}\n\n" + "apple banana cherry " * 2_000)
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORK, str(docs)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        parent = psutil.Process(process.pid)
+        eventually(lambda: bool(parent.children()))
+        helpers = parent.children()
+    finally:
+        process.kill()
+        process.communicate()
+    assert helpers
+    assert not psutil.wait_procs(helpers, timeout=DEADLINE)[1]
+
+
 WORK = """
 import sys
 from pathlib import Path
@@ -269,7 +288,8 @@ def test_an_index_survives_fifty_kills_and_equals_the_one_built_without(tmp_path
     chance = random.Random(4)  # noqa: S311 - a test that can be repeated
     troubled, calm = tmp_path / "troubled", tmp_path / "calm"
     troubled.mkdir()
-    root = Path(__file__).parent.parent
+    for number in range(120):
+        (troubled / f"{number}.md").write_text(f"# {number}\n\n" + "apple banana cherry " * 200)
     for kill in range(50):
         for _ in range(6):
             file = troubled / f"{chance.randrange(120)}.md"
@@ -278,7 +298,7 @@ def test_an_index_survives_fifty_kills_and_equals_the_one_built_without(tmp_path
             else:
                 file.write_text(f"# {chance.random()}\n\n" + "apple banana cherry " * chance.randrange(1, 400))
         process = subprocess.Popen(
-            [sys.executable, "-c", WORK, str(troubled)], cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", WORK, str(troubled)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         try:
             assert process.stdout

@@ -7,6 +7,7 @@ documentation are all made from them. No other module reads the environment for 
 import dataclasses
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -55,7 +56,30 @@ class Database:
 class StoreSettings:
     """[store]: the engine behind the index."""
 
-    engine: str = setting("sqlite", "The engine that keeps the index.", choices=("sqlite", "memory"))
+    engine: str = setting(
+        "sqlite",
+        "sqlite: one file, nothing to install; lancedb, chroma: vectors in an engine of their own beside it "
+        "(annai[lancedb], annai[chroma]); postgres: one index for many machines (annai[postgres]); qdrant: vectors and "
+        "words in a cluster (annai[qdrant]); memory: nothing is kept.",
+        choices=("sqlite", "lancedb", "chroma", "postgres", "qdrant", "memory"),
+    )
+    url: str = setting(
+        "",
+        "Where the engine is: postgresql://USER@HOST/DATABASE (its password may be in ~/.pgpass), http://HOST:PORT of "
+        "a Chroma server, http://KEY@HOST:PORT of a Qdrant server, a folder or object-store URI of LanceDB; empty: a "
+        "folder beside the index file.",
+    )
+    hnsw_space: str = setting(
+        "cosine", "How HNSW compares vectors; all three order annai's alike.", choices=("cosine", "ip", "l2")
+    )
+    hnsw_construction_ef: int = setting(
+        200, "Candidates HNSW looks at for each vector it takes in.", minimum=4, maximum=1000
+    )
+    hnsw_search_ef: int = setting(100, "Candidates HNSW keeps while it searches, at least.", minimum=1, maximum=1000)
+    hnsw_m: int = setting(16, "Neighbours of each vector in HNSW's graph.", minimum=2, maximum=100)
+    lease_seconds: float = setting(
+        30.0, "postgres: after so long without a sign of life a worker's files go to another.", minimum=1, maximum=3600
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +110,9 @@ class Chunking:
     )
     size: int = setting(1024, "Tokens in a window or in a piece of a long section.", minimum=512, maximum=4096)
     overlap: int = setting(64, "Tokens that neighbouring windows or pieces share.", minimum=0, maximum=2048)
-    max_tokens: int = setting(2000, "Sections over this many tokens are also cut into pieces.", minimum=64)
+    max_tokens: int = setting(
+        512, "Sections over this many tokens are also cut into pieces, none longer than this.", minimum=64
+    )
     min_tokens: int = setting(100, "Sections under this many tokens stay inside their parent.", minimum=0)
     max_depth: int = setting(3, "The deepest heading level that makes a section.", minimum=0, maximum=3)
     max_chars: int = setting(3000, "Longest piece of the headings strategy, in characters.", minimum=100)
@@ -98,15 +124,69 @@ class Chunking:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """[embedding]: how texts become vectors."""
+    """[embedding]: how texts become vectors; `annai model ls` shows what is known of models."""
 
     provider: str = setting(
         "static",
-        "static: the bundled model, Japanese and English; use: Google's multilingual sentence encoder (annai[use]); "
-        "hashing: words only, no model.",
-        choices=("static", "use", "hashing"),
+        "static: the bundled model, Japanese and English; sentence-transformers: any model of the hub or a folder "
+        "(annai[local]); onnx: a folder with an ONNX model (annai[onnx]); gemini: Google's service (annai[gemini]); "
+        "openai: any service with OpenAI's interface (OpenAI, Ollama, LM Studio, vLLM, TEI, llama.cpp); "
+        "use: Google's multilingual sentence encoder (annai[use]); hashing: words only, no model.",
+        choices=("static", "sentence-transformers", "onnx", "gemini", "openai", "use", "hashing"),
     )
-    batch_size: int = setting(32, "Texts embedded at once.", minimum=1, maximum=4096)
+    model: str = setting("", "The model's name, or its folder, relative to this file; empty: the provider's own.")
+    dimensions: int = setting(0, "Numbers in a vector; 0: as many as the model gives.", minimum=0, maximum=8192)
+    batch_size: int = setting(
+        0, "Texts embedded at once; 0: what suits the provider (32; gemini 100; Apple MPS 1).", minimum=0, maximum=4096
+    )
+    max_tokens: int = setting(
+        0, "The longest text the model takes; longer ones are embedded in windows. 0: the model's own.", minimum=0
+    )
+    query_prefix: str = setting("auto", "Put before every query; auto: what the model was trained with.")
+    document_prefix: str = setting("auto", "Put before every document; auto: what the model was trained with.")
+    task_type_query: str = setting("RETRIEVAL_QUERY", "What gemini is told that queries are for.")
+    task_type_document: str = setting("RETRIEVAL_DOCUMENT", "What gemini is told that documents are for.")
+    device: str = setting("auto", "auto, cpu, cuda, cuda:1 … or mps; auto: CUDA, else Apple MPS, else CPU.")
+    pooling: str = setting(
+        "auto",
+        "How onnx makes one vector of a text's many; auto: as the model's folder says, else the mean.",
+        choices=("auto", "mean", "cls", "last"),
+    )
+    trust_remote_code: bool = setting(
+        False, "Let a model run the Python code that comes with it, as PLaMo does; read that code first."
+    )
+    base_url: str = setting("", "Where the service is, such as http://localhost:11434/v1; empty: the maker's own.")
+    api_key_env: str = setting(
+        "",
+        "The environment variable that holds the key; empty: OPENAI_API_KEY, or GEMINI_API_KEY or GOOGLE_API_KEY.",
+    )
+    timeout_seconds: float = setting(60.0, "How long a service may take to answer.", minimum=0.1, maximum=3600)
+    parallel_requests: int = setting(4, "Requests to a service at the same time.", minimum=1, maximum=64)
+    cache_mb: int = setting(
+        500, "Vectors are kept in .annai/embeddings.sqlite, so that no text is embedded twice; 0: not.", minimum=0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """[model]: how long a local model stays in memory."""
+
+    auto_unload_minutes: float = setting(10.0, "Let go of a model that was not used for so long; 0: never.", minimum=0)
+    memory_threshold: float = setting(
+        0.8,
+        "When more of the machine's memory is in use, let go of a model as soon as it is idle.",
+        minimum=0,
+        maximum=1,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """[retry]: how often a service that fails is asked again."""
+
+    max_retries: int = setting(3, "Further attempts after the first.", minimum=0, maximum=20)
+    base_delay: float = setting(1.0, "Seconds before the first of them; longer where a service asks for it.", minimum=0)
+    backoff_factor: float = setting(2.0, "How many times longer every further wait is.", minimum=1, maximum=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +200,30 @@ class Search:
         "What a result carries: the passage that matched, its section, the document or nothing.",
         choices=("passage", "section", "document", "none"),
     )
+    max_tokens: int = setting(
+        4000, "The most that one answer to an agent (over MCP) holds, in tokens.", minimum=200, maximum=200_000
+    )
+    rerank: str = setting(
+        "off",
+        "Let a second model order the best results anew, by [rerank]; cross-encoder: a local one (annai[local]); "
+        "http: a service with Cohere's, Jina's or TEI's /rerank.",
+        choices=("off", "cross-encoder", "http"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Rerank:
+    """[rerank]: the model that orders results anew, where `search.rerank` asks for it."""
+
+    model: str = setting("", "Its name, or its folder, relative to this file.")
+    candidates: int = setting(20, "How many of the best results it looks at.", minimum=1, maximum=200)
+    budget_seconds: float = setting(
+        2.0, "After so long the order without it is returned, and that is said; loading does not count.", minimum=0.01
+    )
+    base_url: str = setting("", "Where the service is, such as http://localhost:8080 or https://api.jina.ai/v1.")
+    api_key_env: str = setting("", "The environment variable that holds the key; empty: none is sent.")
+    device: str = setting("auto", "auto, cpu, cuda or mps.")
+    trust_remote_code: bool = setting(False, "Let the model run the Python code that comes with it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +291,21 @@ class Config:
     files: Files = field(default_factory=Files)
     chunking: Chunking = field(default_factory=Chunking)
     embedding: Embedding = field(default_factory=Embedding)
+    model: Model = field(default_factory=Model)
+    retry: Retry = field(default_factory=Retry)
     search: Search = field(default_factory=Search)
+    rerank: Rerank = field(default_factory=Rerank)
     server: Server = field(default_factory=Server)
     watcher: Watcher = field(default_factory=Watcher)
     worker: Worker = field(default_factory=Worker)
     display: Display = field(default_factory=Display)
     logging: Logging = field(default_factory=Logging)
+    collections: Mapping[str, Embedding] = field(default_factory=dict)
+    """[collections.NAME.embedding]: the collections that have an embedder of their own."""
+
+    def embedding_of(self, collection: str) -> Embedding:
+        """How a collection's texts become vectors."""
+        return self.collections.get(collection, self.embedding)
 
     @property
     def database_path(self) -> Path:
@@ -227,7 +340,10 @@ SECTIONS: dict[str, type] = {
     "files": Files,
     "chunking": Chunking,
     "embedding": Embedding,
+    "model": Model,
+    "retry": Retry,
     "search": Search,
+    "rerank": Rerank,
     "server": Server,
     "watcher": Watcher,
     "worker": Worker,
@@ -235,6 +351,14 @@ SECTIONS: dict[str, type] = {
     "logging": Logging,
 }
 """The sections of annai.toml, in the order in which they are documented."""
+
+
+COLLECTIONS_TEXT = (
+    "[collections.NAME.embedding] gives a collection an embedder of its own. It takes the keys of [embedding];",
+    "what it leaves out has the default shown there, whatever [embedding] says.",
+)
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def load_config(
@@ -272,6 +396,7 @@ def load_config(
         raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder; correct it.")
     url = environment.get(SERVER_VARIABLE, "")
     result = Config(root=root, file=file, named=docs_dir is not None, server_url=url, **loaded)
+    result = _with_model_folders(result, folder)
     if environment.get("NO_COLOR") and result.display.color == "auto":
         result = override(result, "display", color="never")
     if result.chunking.overlap >= result.chunking.size:
@@ -295,6 +420,20 @@ def override(config: Config, section: str, **values: object) -> Config:
     )
 
 
+def secret(*names: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The first of these environment variables that is set; empty if none is.
+
+    Raises `ConfigError` for what cannot be a variable's name, without repeating it: it may be the key itself.
+    """
+    for name in names:
+        if not _VARIABLE.fullmatch(name):
+            raise ConfigError(
+                "api_key_env must be the name of an environment variable, such as OPENAI_API_KEY, and never the key "
+                "itself; correct it in annai.toml."
+            )
+    return next((environment[name] for name in names if environment.get(name)), "")
+
+
 def template() -> str:
     """The text of a new annai.toml: every setting, commented out, with its meaning and its default."""
     lines = ["# annai's settings. Every one is optional; the values shown are the defaults.", ""]
@@ -303,6 +442,7 @@ def template() -> str:
         for item in fields(section):
             lines += [f"# {explain(item)}", f"# {item.name} = {default_text(item)}"]
         lines.append("")
+    lines += [*(f"# {line}" for line in COLLECTIONS_TEXT), ""]
     return "\n".join(lines)
 
 
@@ -366,12 +506,39 @@ def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """Turn a parsed file into settings sections."""
     result = {}
     for name, values in table.items():
+        if name == "collections":
+            result[name] = _checked_collections(values, file)
+            continue
         if name not in SECTIONS:
             raise ConfigError(f"{file}: unknown section [{name}]{_suggest(name, SECTIONS)}")
         if not isinstance(values, dict):
             raise ConfigError(f"{file}: {name} must be a section: write [{name}] on a line of its own.")
         result[name] = _check_section(name, values, str(file))
     return result
+
+
+def _checked_collections(table: object, file: Path) -> dict[str, Embedding]:
+    result = {}
+    for name, values in table.items() if isinstance(table, dict) else [("", table)]:
+        if not isinstance(values, dict) or set(values) != {"embedding"} or not isinstance(values["embedding"], dict):
+            raise ConfigError(f"{file}: collections has only sections [collections.NAME.embedding]; correct it there.")
+        result[name] = _check_section("embedding", values["embedding"], f"{file}: collections.{name}")
+    return result
+
+
+def _with_model_folders(config: Config, folder: Path) -> Config:
+    """Models that are folders beside the config file, with their whole paths."""
+
+    def placed(settings: Any) -> Any:  # noqa: ANN401 - any settings with a model
+        path = folder / Path(settings.model).expanduser()
+        return dataclasses.replace(settings, model=str(path)) if settings.model and path.is_dir() else settings
+
+    return dataclasses.replace(
+        config,
+        embedding=placed(config.embedding),
+        rerank=placed(config.rerank),
+        collections={name: placed(settings) for name, settings in config.collections.items()},
+    )
 
 
 def _check_section(name: str, values: Mapping[str, Any], origin: str) -> Any:  # noqa: ANN401 - one of SECTIONS

@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import os
 import re
+import threading
 import time
 import unicodedata
 from collections import Counter
@@ -15,12 +16,14 @@ from types import TracebackType
 from typing import Self
 
 from annai import collection as collections
-from annai.config import Config
-from annai.embedders.base import Embedder, load_embedder
+from annai.answer import arranged, fused, reranked
+from annai.config import Config, Embedding
+from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
 from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound, QueryError
 from annai.indexer import Indexer, Outcomes
 from annai.lock import IndexLock
 from annai.project import Confirm, Progress
+from annai.rerankers.base import Reranker, load_reranker
 from annai.search import search
 from annai.stores.base import Store, load_store, trim_prefix
 from annai.types import (
@@ -44,7 +47,7 @@ LONG_PATIENCE = 30.0
 """Seconds that an import waits for its turn."""
 
 POLL_SECONDS = 0.02
-SHOWN_ERRORS = 5
+SHOWN_ERRORS = SHOWN_FILES = 5
 
 _SECTION_MARK = re.compile(r"#(?P<number>\d+(?:\.\d+)*)?(?:~(?P<piece>\d+))?\Z")
 
@@ -53,13 +56,15 @@ class Engine:
     """A project, opened in this process: it keeps the contract `Project`. Several threads may use it at once."""
 
     def __init__(self, config: Config) -> None:
-        _refuse_to_wander(config)
+        refuse_to_wander(config)
         self.config = config
         self.store: Store = load_store(config)
-        self.lock = IndexLock(config.database_path.with_name(config.database_path.name + ".lock"))
+        lock = config.database_path.with_name(config.database_path.name + ".lock")
+        self.lock = IndexLock(None if self.store.shared else lock)
+        self._embedders: dict[Embedding, Embedder] = {}
+        self._embedders_lock = threading.Lock()
         self.wake: Callable[[], None] | None = None
         """Calls the worker that keeps the index fresh in this process, if there is one."""
-        self._indexing: tuple[str, ...] = ()
 
     @property
     def read_only(self) -> bool:
@@ -68,12 +73,31 @@ class Engine:
 
     @cached_property
     def embedder(self) -> Embedder:
-        """Made when something is embedded for the first time."""
-        return load_embedder(self.config.embedding)
+        """The project's own; made when something is embedded for the first time."""
+        return self._load_embedder(self.config.embedding)
+
+    def embedder_of(self, collection: str) -> Embedder:
+        """A collection's own embedder, or the project's."""
+        settings = self.config.embedding_of(collection)
+        if settings == self.config.embedding:
+            return self.embedder
+        with self._embedders_lock:
+            if settings not in self._embedders:
+                self._embedders[settings] = self._load_embedder(settings)
+            return self._embedders[settings]
+
+    def _load_embedder(self, settings: Embedding) -> Embedder:
+        remembers = self.config.store.engine != "memory" and not self.read_only
+        cache = self.config.database_path.with_name(CACHE_NAME) if remembers else None
+        return load_embedder(settings, self.config.model, self.config.retry, cache=cache)
+
+    @cached_property
+    def _reranker(self) -> Reranker | None:
+        return load_reranker(self.config)
 
     @cached_property
     def _indexer(self) -> Indexer:
-        return Indexer(self.store, self.embedder, self.config)
+        return Indexer(self.store, self.embedder_of, self.config)
 
     # Collections
 
@@ -149,7 +173,8 @@ class Engine:
     ) -> int:
         """Bring everything that a search of these collections looks at up to date with the disk."""
         for collection in collections.searchable(self.store, self.config, names):
-            self._indexer.request(collection, confirm=confirm)
+            if collections.is_here(self.store, collection):
+                self._indexer.request(collection, confirm=confirm)
         if self.wake is None:
             self.work_off(patience=PATIENCE, progress=progress)
         else:
@@ -180,31 +205,29 @@ class Engine:
         """
         outcomes: Outcomes = Counter()
         deadline, total = time.monotonic() + patience, 0
-        while not stop() and (due := self.store.requests.due()):
+        here = collections.here(self.store, self.config)
+        while not stop() and (due := self.store.requests.due(here)):
             total = max(total, outcomes.total() + due)
             if progress:
                 progress(total - due, total)
             with self.lock.turn(patience=POLL_SECONDS) as mine:
-                if mine:
-                    outcomes += self._step(stop)
-            if not mine and time.monotonic() >= deadline:
-                break
+                done = self._step(stop) if mine else None
+            outcomes += done or Counter()
+            if not mine or (done is None and self.store.shared):
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(POLL_SECONDS if mine else 0)
         if progress and total:
             progress(total, total)
+        self._indexer.tell_times()
         return outcomes
 
-    def _step(self, stop: Callable[[], bool]) -> Outcomes:
-        """Index the oldest requests; what a process that died left half done waits again."""
-        try:
-            outcomes = self._indexer.step(self._tell, stop)
-        finally:
-            self._tell(())
+    def _step(self, stop: Callable[[], bool]) -> Outcomes | None:
+        """Index the oldest requests; if there are none, what a process that died left half done waits again."""
+        outcomes = self._indexer.step(stop)
         if outcomes is None:
             self.store.requests.recover()
-        return outcomes or Counter()
-
-    def _tell(self, requests: Sequence[Request]) -> None:
-        self._indexing = tuple(f"{request.collection}:{request.path}" for request in requests)
+        return outcomes
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -243,7 +266,7 @@ class Engine:
                 if self._is_inside(name, inner) or self.store.states(name, [inner])
             ]
             if not found:
-                raise NotFound(f"There is no file or folder {path!r} in a collection{self._similar_paths(path)}.")
+                raise NotFound(f"There is no file or folder {path!r} in a collection{self._similar_paths(path)}")
             parts.setdefault(found[0][0], []).append(found[0][1])
         return [
             (collection, None if "." in parts[collection.name] else parts[collection.name])
@@ -266,7 +289,7 @@ class Engine:
                 self._indexer.check_embedder(collection)
         names = tuple(collection.name for collection in searched)
         where = dataclasses.replace(query.where, collections=names)
-        answer = search(self.store, self.embedder, dataclasses.replace(query, where=where))
+        answer = self._answer(dataclasses.replace(query, where=where))
         if not answer.results and not any(self.store.states(name) for name in names):
             sources = ", ".join(str(collection.source) for collection in searched)
             raise NotFound(
@@ -274,6 +297,27 @@ class Engine:
                 "(files.include in annai.toml)."
             )
         return answer
+
+    def _answer(self, query: Query) -> Answer:
+        """Search the collections, those of each embedder by themselves, and make one answer of what they give."""
+        groups: dict[str, list[str]] = {}
+        for name in query.where.collections:
+            # Words are compared without an embedder.
+            identity = "" if query.mode == "keyword" else self.embedder_of(name).identity
+            groups.setdefault(identity, []).append(name)
+        reranker = self._reranker
+        if len(groups) == 1 and reranker is None:
+            return search(self.store, self.embedder_of(query.where.collections[0]), query)
+        limit = max(query.limit, self.config.rerank.candidates if reranker else 0)
+        answers = []
+        for names in groups.values():
+            where = dataclasses.replace(query.where, collections=tuple(names))
+            asked = dataclasses.replace(query, where=where, limit=limit, sort="score")
+            answers.append(search(self.store, self.embedder_of(names[0]), asked))
+        answer = fused(answers)
+        if reranker and answer.results:
+            answer = reranked(answer, reranker, self.config.rerank)
+        return arranged(answer, query)
 
     def locate(self, reference: str) -> Place:
         """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
@@ -290,7 +334,7 @@ class Engine:
             raise NotFound(
                 f"{path} has no section {'.'.join(map(str, number))}; `annai get {path} --children` lists its sections."
             )
-        raise NotFound(f"There is no document {reference!r} in the index{self._similar_paths(reference)}.")
+        raise NotFound(f"There is no document {reference!r} in the index{self._similar_paths(reference)}")
 
     def _readings(self, reference: str) -> Iterator[tuple[str, str, tuple[int, ...], int]]:
         """Everything a reference can mean, likeliest first: file names may hold `:` and `#` too."""
@@ -320,7 +364,7 @@ class Engine:
         wanted = _SECTION_MARK.sub("", reference)
         close = difflib.get_close_matches(wanted, paths, n=3, cutoff=0.5)
         close += [path for path in paths if path.rpartition("/")[2] == wanted.rpartition("/")[2]]
-        return f"; did you mean {' or '.join(dict.fromkeys(close[:3]))}?" if close else ""
+        return f"; did you mean {' or '.join(dict.fromkeys(close[:3]))}?" if close else "."
 
     # Telling
 
@@ -337,7 +381,9 @@ class Engine:
             embedder=self.embedder.identity,
             collections=tuple(self._collection_status(collection) for collection in shown),
             requests=self.store.requests.counts(),
-            indexing=self._indexing,
+            indexing=tuple(
+                f"{each.collection}:{each.path}" for each in self.store.requests.latest("processing", limit=SHOWN_FILES)
+            ),
             errors=tuple(self._latest_errors()),
         )
 
@@ -366,7 +412,11 @@ class Engine:
         )
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Let go of the index and of the models."""
+        own = self.__dict__.get("embedder")
+        for each in (*self._embedders.values(), *([own] if own else []), self.__dict__.get("_reranker")):
+            if each is not None:
+                each.close()
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -386,7 +436,7 @@ def _summary(outcomes: Outcomes, unchanged: int = 0) -> ImportSummary:
     return ImportSummary(**totals)
 
 
-def _refuse_to_wander(config: Config) -> None:
+def refuse_to_wander(config: Config) -> None:
     """The home folder and the root of the file system are indexed only when the user says so."""
     for folder, name in ((Path.home(), "your home folder"), (Path(config.root.anchor), "the whole file system")):
         if config.root == folder.resolve() and not config.named:

@@ -16,6 +16,7 @@ Every error that annai raises on purpose is an `AnnaiError`, and its message is 
     │   └── IndexBusy         another process is indexing
     ├── EmbedderError         texts could not be turned into vectors
     │   └── EmbedderMismatch  the index was built with another embedder
+    ├── RerankerError         results could not be ordered anew
     ├── QueryError            the query or one of its options makes no sense
     ├── NotFound              there is no such document or section
     └── ServerError           a server could not be started, reached or stopped
@@ -76,6 +77,10 @@ class EmbedderError(AnnaiError):
 
 class EmbedderMismatch(EmbedderError):
     """The index was built with another embedder than the one configured now."""
+
+
+class RerankerError(AnnaiError):
+    """Results could not be ordered anew."""
 
 
 class QueryError(AnnaiError):

@@ -9,7 +9,8 @@ from time import perf_counter
 
 import numpy as np
 
-from annai.collection import STAGING_SUFFIX, find
+from annai.closeness import pack
+from annai.collection import STAGING_SUFFIX, find, here
 from annai.config import Config
 from annai.embedders.base import Embedder, Vectors, normalised
 from annai.errors import AnnaiError, CollectionError, EmbedderMismatch, ReadError, SkippedFile
@@ -24,7 +25,7 @@ from annai.types import Change, ChangeKind, Collection, Document, FileState, Pro
 
 logger = logging.getLogger(__name__)
 
-PIPELINE_VERSION = 1
+PIPELINE_VERSION = 2
 """Raised when sections, words or embedded texts are made differently: every index then renews itself."""
 
 BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
@@ -82,9 +83,9 @@ class Indexer:
     `step` or `replace` has the index lock.
     """
 
-    def __init__(self, store: Store, embedder: Embedder, config: Config) -> None:
+    def __init__(self, store: Store, embedder_of: Callable[[str], Embedder], config: Config) -> None:
         self._store = store
-        self._embedder = embedder
+        self._embedder_of = embedder_of
         self._config = config
         self._clock = Stopwatch()
 
@@ -117,21 +118,16 @@ class Indexer:
             self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
         return self._store.requests.add(collection.name, paths) if paths else [], found.unchanged
 
-    def step(
-        self,
-        told: Callable[[Sequence[Request]], None] = lambda _: None,
-        stop: Callable[[], bool] = lambda: False,
-    ) -> Outcomes | None:
+    def step(self, stop: Callable[[], bool] = lambda: False) -> Outcomes | None:
         """Take the oldest requests that are due through the pipeline; None if there are none.
 
-        `told` hears what is being worked on; `stop` is asked between batches, and what is left then waits again.
-        When something outside of the documents stands in the way (the embedder, the disk), the requests wait to be
-        tried again and the error goes on to the caller.
+        `stop` is asked between batches, and what is left then waits again. When something outside of the documents
+        stands in the way (the embedder, the disk), the requests wait to be tried again and the error goes on to the
+        caller.
         """
-        claimed = self._store.requests.claim(CLAIM_FILES)
+        claimed = self._store.requests.claim(CLAIM_FILES, here(self._store, self._config))
         if not claimed:
             return None
-        told(claimed)
         # What failed before goes alone, so that it cannot draw its neighbours down with it again.
         groups: dict[tuple[str, int], list[Request]] = {}
         for request in claimed:
@@ -148,6 +144,10 @@ class Indexer:
             self._store.requests.recover()
         return outcomes
 
+    def tell_times(self) -> None:
+        """Log how long the steps of the pipeline have taken."""
+        self._clock.report()
+
     def replace(self, collection: Collection, *, progress: Progress | None = None) -> Outcomes:
         """Build the collection anew beside the old data and swap it in at the end; searches see the old until then."""
         self._store.save_collection(collection)
@@ -156,10 +156,11 @@ class Indexer:
         with timer("scan"):
             found = scan(collection.source, self._config.files, {})
         outcomes: Outcomes = Counter()
-        for batch in self._apply(staging, found.changes):
-            outcomes.update((collection.name, each.outcome) for each in batch)
-            if progress:
-                progress(outcomes.total(), len(found.changes))
+        with self._store.bulk():
+            for batch in self._apply(staging, found.changes):
+                outcomes.update((collection.name, each.outcome) for each in batch)
+                if progress:
+                    progress(outcomes.total(), len(found.changes))
         self._clock.report()
         self._store.save_collection(dataclasses.replace(staging, imported_at=timestamp()))
         self._store.swap_collection(staging.name, collection.name)
@@ -167,15 +168,20 @@ class Indexer:
 
     def check_embedder(self, collection: Collection) -> None:
         """Vectors of two embedders cannot be compared: say how to get out of it."""
-        if collection.embedder not in ("", self._embedder.identity):
+        wanted = self._embedder(collection).identity
+        if collection.embedder not in ("", wanted):
             raise EmbedderMismatch(
                 f"The collection {collection.name!r} was indexed with {collection.embedder}, and the settings ask for "
-                f"{self._embedder.identity}; run `annai import -n {collection.name} -m replace`."
+                f"{wanted}; run `annai import -n {collection.name} -m replace`."
             )
+
+    def _embedder(self, collection: Collection) -> Embedder:
+        return self._embedder_of(collection.name.removesuffix(STAGING_SUFFIX))
 
     def _begin(self, collection: Collection) -> Collection:
         """Note what the index is made with; if that has changed, no file counts as indexed any more."""
-        noted = dataclasses.replace(collection, embedder=self._embedder.identity, settings=self._fingerprint())
+        embedder = self._embedder(collection).identity
+        noted = dataclasses.replace(collection, embedder=embedder, settings=self._fingerprint())
         if noted != collection:
             self._store.save_collection(noted)
             if collection.settings != noted.settings:
@@ -228,14 +234,17 @@ class Indexer:
 
     def _apply(self, collection: Collection, changes: Sequence[Change]) -> Iterator[list[_Prepared]]:
         """Take changes through the pipeline, batch by batch; each is written when it is handed out."""
-        for batch in _batches(self._prepare(collection, change) for change in changes):
+        embedder = self._embedder(collection)
+        # Requests to a service are filled across files, several at a time.
+        most = max(BATCH_PASSAGES, embedder.batch_size * embedder.parallel)
+        for batch in _batches((self._prepare(collection, change) for change in changes), most):
             yield self._write(collection, batch)
 
     def _write(self, collection: Collection, batch: list[_Prepared]) -> list[_Prepared]:
         """Embed and write a batch; a document that breaks this is found out, and becomes a remembered problem."""
         try:
             with self._clock.measure("embed"):
-                documents = self._embed(batch)
+                documents = self._embed(collection, batch)
             with self._clock.measure("write"):
                 self._store.write(
                     collection.name,
@@ -296,7 +305,7 @@ class Indexer:
         except Exception as error:
             return _broken(change, error)
 
-    def _embed(self, batch: Iterable[_Prepared]) -> list[IndexedDocument]:
+    def _embed(self, collection: Collection, batch: Iterable[_Prepared]) -> list[IndexedDocument]:
         """Embed the passages of several documents together, and make each document ready to be written."""
         documents = [(each.document, each.sections) for each in batch if each.document]
         fields = [
@@ -304,17 +313,21 @@ class Indexer:
             for document, sections in documents
         ]
         together = [each for passages in fields for each in passages]
-        if self._embedder.additive:
-            vectors = iter(weighted_sums(self._embedder.embed_sums, together))
+        embedder = self._embedder(collection)
+        if embedder.additive:
+            vectors = iter(weighted_sums(embedder.embed_sums, together))
         else:
-            vectors = iter(self._embedder.embed_documents([embedded_text(passage) for passage in together]))
+            vectors = iter(embedder.embed_documents([embedded_text(passage) for passage in together]))
         return [
             IndexedDocument(
                 document=document,
                 japanese=is_japanese(document.text),
                 sections=sections,
-                vectors=_tree_vectors(sections, np.array([next(vectors) for _ in passages]), self._embedder.additive),
+                vectors=_tree_vectors(sections, np.array([next(vectors) for _ in passages]), embedder.additive),
                 keywords=dict(zip(_passage_orders(sections), map(_keywords, passages), strict=True)),
+                tokens=dict(zip(_passage_orders(sections), pack(embedder, passages), strict=True))
+                if embedder.tokenwise
+                else {},
             )
             for (document, sections), passages in zip(documents, fields, strict=True)
         ]
@@ -323,9 +336,11 @@ class Indexer:
         """Tell how much there is to do, going by a sample, and stop unless that is wanted."""
         step = max(len(found.changes) // SAMPLE_FILES, 1)
         first, *sample = found.changes[::step][:SAMPLE_FILES]
-        self._embed([self._prepare(collection, first)])  # What is loaded with the first file is loaded only once.
+        self._embed(
+            collection, [self._prepare(collection, first)]
+        )  # What is loaded with the first file is loaded only once.
         start = perf_counter()
-        self._embed([self._prepare(collection, change) for change in sample])
+        self._embed(collection, [self._prepare(collection, change) for change in sample])
         share = sum(change.size for change in sample) / max(found.total_bytes, 1)
         seconds = (perf_counter() - start) / max(share, 1e-9)
         if not confirm(len(found.changes), seconds):
@@ -374,7 +389,7 @@ def _failed_as_it_is(change: Change, known: Mapping[str, FileState]) -> bool:
     return failed and state is not None and (change.size, change.mtime_ns) == (state.size, state.mtime_ns)
 
 
-def _batches(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
+def _batches(prepared: Iterable[_Prepared], most_passages: int) -> Iterator[list[_Prepared]]:
     """Group what belongs in one write, holding no more than one group at a time."""
     batch: list[_Prepared] = []
     passages = characters = 0
@@ -382,7 +397,7 @@ def _batches(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
         batch.append(each)
         passages += sum(section.is_passage for section in each.sections)
         characters += len(each.document.text) if each.document else 0
-        if passages >= BATCH_PASSAGES or characters >= BATCH_CHARACTERS or len(batch) >= BATCH_FILES:
+        if passages >= most_passages or characters >= BATCH_CHARACTERS or len(batch) >= BATCH_FILES:
             yield batch
             batch, passages, characters = [], 0, 0
     if batch:

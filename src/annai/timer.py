@@ -40,6 +40,7 @@ class Stopwatch:
             self._seconds[label] = self._seconds.get(label, 0.0) + time.perf_counter() - start
 
     def report(self) -> None:
-        """Log every label's sum, in the order in which the labels first came."""
+        """Log every label's sum, in the order in which the labels first came, and begin anew."""
         for label, seconds in self._seconds.items():
             logger.debug("[TIMER] %s: %.1fms", label, seconds * 1000)
+        self._seconds.clear()

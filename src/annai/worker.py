@@ -13,6 +13,7 @@ from typing import Self
 from annai import collection as collections
 from annai.engine import Engine
 from annai.errors import AnnaiError, CollectionError
+from annai.offload import IndexingProcess
 from annai.watcher import Watcher
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,9 @@ UNWATCHED_SECONDS = 3.0
 
 BURST_PATHS = 500
 """After so many changes at once everything is compared: a system drops notices when too many come."""
+
+MUCH = 100
+"""Files due at once from which another process does the work: it takes a third of a second to begin."""
 
 ERROR_PAUSE = 5.0
 """Seconds to wait after an error that has nothing to do with a document: a full disk, an embedder that is down."""
@@ -65,6 +69,7 @@ class Worker:
         self._settled = False
         """Whether everything was compared with the disk since the watcher began, or since a burst."""
         self._next_prune = 0.0
+        self._may_hand_over = bool(sys.executable) and engine.embedder.additive
 
     def start(self) -> None:
         """Begin; it returns at once."""
@@ -95,11 +100,35 @@ class Worker:
                 continue
             try:
                 self._guarded(self._engine.store.requests.recover)
-                while not self._stop.is_set():
+                while not self._stop.is_set() and not self._has_much_to_do():
                     self._guarded(self._round)
             finally:
-                self._unwatch()
                 lock.let_go()
+            if not self._stop.is_set():
+                self._guarded(self._hand_over)
+        self._unwatch()
+
+    def _has_much_to_do(self) -> bool:
+        """Whether so much is due that indexing it here would slow down searches.
+
+        Other embedders than the bundled one take their time outside of the interpreter, and memory twice.
+        """
+        here = collections.here(self._engine.store, self._engine.config)
+        return self._may_hand_over and self._engine.store.requests.due(here) >= MUCH
+
+    def _hand_over(self) -> None:
+        """Have another process work off the queue, and go on to look at what changes."""
+        process = IndexingProcess(self._engine.config)
+        try:
+            while process.is_running and not self._stop.is_set():
+                self._watch()
+                self._look()
+                self._pause(POLL_SECONDS / 5)
+        finally:
+            process.stop()
+        if process.failed and not self._stop.is_set():
+            logger.warning("the process that indexes ended with an error; this one does it by itself from now on")
+            self._may_hand_over = False
 
     def _guarded(self, work: Callable[[], object]) -> None:
         """Do it, and outlive whatever it raises."""
@@ -117,6 +146,8 @@ class Worker:
         self._wake.clear()
         self._watch()
         self._look()
+        if self._has_much_to_do():
+            return
         self._engine.work_off(patience=0.0, stop=lambda: self._stop.is_set() or bool(self._changed))
         if time.monotonic() >= self._next_prune:
             self._engine.store.requests.prune(self._engine.config.worker.keep_days * DAY)
@@ -147,7 +178,8 @@ class Worker:
     def _sources(self) -> dict[str, Path]:
         engine = self._engine
         try:
-            return {each.name: each.source for each in collections.searchable(engine.store, engine.config)}
+            searched = collections.searchable(engine.store, engine.config)
+            return {each.name: each.source for each in searched if collections.is_here(engine.store, each)}
         except CollectionError:
             return {}  # Every collection is disabled: there is nothing to keep fresh.
 

@@ -12,11 +12,25 @@ from pathlib import Path
 import click
 
 from annai.config import Config
-from annai.engine import Status
 from annai.tokens import marked_spans, query_words, words
-from annai.types import Answer, Collection, Hit, StoredSection
+from annai.types import Answer, Collection, Hit, ImportSummary, Place, Status, StoredSection
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
+
+PARTS = {
+    "meaning": "for its meaning",
+    "document": "for the whole document's",
+    "words": "for its words",
+    "more_words": "for those of the document's next passage",
+    "passage": "for what it has of the question, word by word",
+    "window": "for its closest lines",
+    "title": "for its title",
+    "behind": "behind the document's best passage",
+}
+"""What each of `Reasons.parts` is called."""
+
+LEAST_PART = 0.005
+"""What would be shown as 0.00 is not shown."""
 
 BAR_CELLS = 10
 LONGEST_LINE = 400
@@ -37,14 +51,21 @@ def render_answer(
 
 
 def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
-    """An answer as plain values, with the names that every interface uses."""
+    """An answer as plain values, with the names that every interface uses; explained, with what led to each hit."""
     results = []
     for hit in answer.results:
         values = asdict(hit)
-        for hidden in ("passage", "passage_line") + (() if explain else ("reasons",)):
+        for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
         results.append(values)
-    return {"query": answer.query, "took_ms": round(answer.took_ms, 1), "total": answer.total, "results": results}
+    note = {"note": answer.note} if answer.note else {}
+    return {
+        "query": answer.query,
+        "took_ms": round(answer.took_ms, 1),
+        "total": answer.total,
+        **note,
+        "results": results,
+    }
 
 
 def section_json(stored: StoredSection) -> dict[str, object]:
@@ -64,6 +85,32 @@ def section_json(stored: StoredSection) -> dict[str, object]:
         "start_position": section.start,
         "end_position": section.end,
         "token_count": section.token_count,
+    }
+
+
+def place_json(place: Place) -> dict[str, object]:
+    """A section with its text and its relatives."""
+    return {
+        **section_json(place.section),
+        "content": place.text(place.section),
+        "parent": section_json(place.parent) if place.parent else None,
+        "children": [section_json(child) for child in place.children],
+    }
+
+
+def document_json(place: Place) -> dict[str, object]:
+    """A document with its text and the list of its sections."""
+    document = place.document
+    return {
+        "id": place.sections[0].id,
+        "collection": document.collection,
+        "path": document.path,
+        "title": document.title,
+        "format": document.format,
+        "front_matter": document.front_matter,
+        "hash": document.state.hash,
+        "content": document.text,
+        "sections": [section_json(each) for each in place.sections if not each.section.piece],
     }
 
 
@@ -97,6 +144,7 @@ def status_json(status: Status) -> dict[str, object]:
             {
                 **collection_json(each.collection),
                 **asdict(each.statistics),
+                "embedder": each.collection.embedder or None,
                 "problems": [
                     {"path": state.path, "kind": state.problem.kind, "reason": state.problem.reason}
                     for state in each.problems
@@ -105,7 +153,29 @@ def status_json(status: Status) -> dict[str, object]:
             }
             for each in status.collections
         ],
+        "requests": dict(status.requests),
+        "indexing": status.indexing,
+        "errors": [asdict(request) for request in status.errors],
+        "server": asdict(status.server) if status.server else None,
     }
+
+
+def queue_lines(status: Status) -> list[str]:
+    """How the queue stands: what waits, what is being indexed, and what failed lately."""
+    counts = {str(state): count for state, count in status.requests.items()}
+    names = {"pending": "waiting", "processing": "being indexed", "failed": "failed"}
+    told = [f"{counts[state]:,} {name}" for state, name in names.items() if counts.get(state)]
+    lines = [f"Queue      {', '.join(told) or 'empty: everything is indexed'}"]
+    lines += [f"Indexing   {path}" for path in status.indexing]
+    for request in status.errors:
+        tried = f" (tried {request.attempts} times)" if request.attempts > 1 else ""
+        lines.append(f"Failed     {request.collection}:{request.path}: {request.error}{tried}")
+    return lines
+
+
+def summary_line(summary: ImportSummary) -> str:
+    """What an import did, in one line."""
+    return ", ".join(f"{name} {count:,}" for name, count in asdict(summary).items())
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], config: Config) -> None:
@@ -158,7 +228,8 @@ def _text(answer: Answer, sources: Mapping[str, Path], preview_lines: int, expla
         blocks.append("\n".join(lines) + "\n")
     if answer.results:
         more = f" of {answer.total}" if answer.total > len(answer.results) else ""
-        blocks.append(click.style(f"{len(answer.results)}{more} results in {answer.took_ms:.0f} ms\n", dim=True))
+        note = f"; {answer.note}" if answer.note else ""
+        blocks.append(click.style(f"{len(answer.results)}{more} results in {answer.took_ms:.0f} ms{note}\n", dim=True))
     return "\n".join(blocks)
 
 
@@ -224,10 +295,11 @@ def _bar(score: float) -> str:
 
 def _reasons(hit: Hit) -> str:
     reasons = hit.reasons
+    parts = [f"{part:+.2f} {PARTS[name]}" for name, part in reasons.parts.items() if abs(part) >= LEAST_PART]
     return (
         f"meaning {reasons.similarity:.2f}, whole document {reasons.document_similarity:.2f}, "
-        f"words {reasons.keywords:.2f}"
-    )
+        f"words {reasons.keywords:.2f}" + ("" if reasons.rerank is None else f", reranker {reasons.rerank:.2f}")
+    ) + (f"; score: {', '.join(parts)}" if parts else "")
 
 
 def _shown_path(hit: Hit, sources: Mapping[str, Path]) -> str:

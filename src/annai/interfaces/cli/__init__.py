@@ -20,6 +20,12 @@ COMMANDS = {
     "collection": "collection",
     "tool": "collection",
     "import": "imports",
+    "index": "index",
+    "server": "server",
+    "mcp": "mcp",
+    "setup": "setup",
+    "model": "model",
+    "eval": "evaluate",
     "init": "init",
 }
 """Command → the module beside this one whose `command` it is; imported when it is called or listed."""

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from annai.config import Config
-from annai.engine import Engine
-from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.options import open_project, project_command
 from annai.interfaces.render import collection_json, print_table
 from annai.types import Collection
 
@@ -31,8 +30,8 @@ def command() -> None:
 @project_command(docs_dir=False)
 def add(config: Config, name: str, description: str, source: Path) -> None:
     """Register a directory."""
-    with Engine(config) as engine:
-        added = engine.add_collection(name, description, source)
+    with open_project(config) as project:
+        added = project.add_collection(name, description, source)
     click.echo(
         f"Added {added.name}: {added.source}. The next search indexes it, or `annai import -n {added.name}` now."
     )
@@ -47,8 +46,8 @@ def update(config: Config, name: str, description: str | None, source: Path | No
     """Change a collection's description or directory."""
     if description is None and source is None:
         raise click.UsageError("Say what to change: --description, --source or both.")
-    with Engine(config) as engine:
-        engine.update_collection(name, description=description, source=source)
+    with open_project(config) as project:
+        project.update_collection(name, description=description, source=source)
     click.echo(f"Updated {name}.")
 
 
@@ -58,12 +57,12 @@ def update(config: Config, name: str, description: str | None, source: Path | No
 @project_command(docs_dir=False)
 def delete(config: Config, name: str, yes: bool) -> None:
     """Forget a collection and everything indexed from it; the files themselves stay."""
-    with Engine(config) as engine:
-        documents = engine.status(name).collections[0].statistics.documents
+    with open_project(config) as project:
+        documents = project.status(name).collections[0].statistics.documents
         if not yes and not click.confirm(f"Delete {name} and the index of its {documents:,} documents?", err=True):
             click.echo("Nothing was deleted.")
             return
-        engine.delete_collection(name)
+        project.delete_collection(name)
     click.echo(f"Deleted {name}.")
 
 
@@ -72,8 +71,8 @@ def delete(config: Config, name: str, yes: bool) -> None:
 @project_command(docs_dir=False)
 def enable(config: Config, name: str) -> None:
     """Let searches look at a collection."""
-    with Engine(config) as engine:
-        engine.update_collection(name, enabled=True)
+    with open_project(config) as project:
+        project.update_collection(name, enabled=True)
     click.echo(f"Enabled {name}.")
 
 
@@ -82,8 +81,8 @@ def enable(config: Config, name: str) -> None:
 @project_command(docs_dir=False)
 def disable(config: Config, name: str) -> None:
     """Leave a collection out of searches that do not name it; its data stays."""
-    with Engine(config) as engine:
-        engine.update_collection(name, enabled=False)
+    with open_project(config) as project:
+        project.update_collection(name, enabled=False)
     click.echo(f"Disabled {name}.")
 
 
@@ -93,8 +92,8 @@ def disable(config: Config, name: str) -> None:
 @project_command(docs_dir=False)
 def ls(config: Config, everything: bool, form: str | None) -> None:
     """List the enabled collections' names, or all of them with details."""
-    with Engine(config) as engine:
-        known = engine.list_collections()
+    with open_project(config) as project:
+        known = project.list_collections()
     shown = [collection for collection in known if everything or collection.enabled]
     chosen = form or config.display.default_format
     if chosen == "json":

@@ -6,11 +6,10 @@ import re
 import click
 
 from annai.config import Config
-from annai.engine import Place
 from annai.errors import QueryError
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.render import section_json, section_line
-from annai.types import StoredSection
+from annai.types import Place, StoredSection
 
 
 @click.command()
@@ -29,8 +28,8 @@ def command(config: Config, reference: str, part: str | None, lines: str | None,
     """
     if part and lines:
         raise click.UsageError("--lines counts in the whole document; leave out --whole, --parent or --children.")
-    with open_fresh(config) as engine:
-        place = engine.locate(reference)
+    with open_fresh(config) as project:
+        place = project.locate(reference)
     if part == "children":
         children = place.children
         if form == "json":

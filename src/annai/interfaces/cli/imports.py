@@ -7,8 +7,10 @@ from typing import cast
 import click
 
 from annai.config import Config, override
-from annai.engine import Engine, ImportMode
-from annai.interfaces.cli.options import duration, progress_bar, project_command
+from annai.errors import ConfigError
+from annai.interfaces.cli.options import duration, open_project, own_server, progress_bar, project_command
+from annai.interfaces.render import summary_line
+from annai.types import ImportMode, ImportSummary
 
 
 @click.command("import")
@@ -36,17 +38,19 @@ def command(
     """Index a collection: all of it, or what changed."""
     config = override(config, "chunking", size=chunk_size, overlap=chunk_overlap)
     config = override(config, "database", path=str(database.absolute()) if database else None)
+    if (chunk_size or chunk_overlap) and (config.server_url or own_server(config)):
+        raise ConfigError(
+            "How documents are cut is a setting of the server that runs: write chunking.size or chunking.overlap into "
+            "annai.toml and `annai server restart`, or `annai server stop` first."
+        )
     start = perf_counter()
-    with Engine(config) as engine, progress_bar("Indexing") as progress:
-        summary = engine.import_collection(name, cast(ImportMode, mode), progress=progress)
-    counts = (
-        ("added", summary.added),
-        ("updated", summary.updated),
-        ("deleted", summary.deleted),
-        ("unchanged", summary.unchanged),
-        ("skipped", summary.skipped),
-        ("failed", summary.failed),
-    )
-    click.echo(", ".join(f"{label} {count:,}" for label, count in counts) + f" ({duration(perf_counter() - start)})")
+    with open_project(config) as project, progress_bar("Indexing") as progress:
+        summary = project.import_collection(name, cast(ImportMode, mode), progress=progress)
+    tell(summary, perf_counter() - start)
+
+
+def tell(summary: ImportSummary, seconds: float) -> None:
+    """Say what was done."""
+    click.echo(f"{summary_line(summary)} ({duration(seconds)})")
     if summary.skipped or summary.failed:
         click.echo("`annai status` tells which files were skipped or failed, and why.", err=True)

@@ -1,36 +1,56 @@
 """Which options do commands share, and how do they open the project?"""
 
+import dataclasses
 import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from annai.config import Config, load_config
-from annai.engine import Engine
-from annai.indexer import Progress
+from annai.project import Progress, Project
+
+if TYPE_CHECKING:
+    from annai.pidfile import ServerRecord
 
 Command = Callable[..., None]
 
+CHATTY = (
+    *("markdown_it", "charset_normalizer", "filelock", "urllib3", "httpx", "httpx2", "httpcore", "httpcore2"),
+    *("google_genai", "sentence_transformers", "transformers", "huggingface_hub", "torch"),
+)
+"""Libraries whose own words `--verbose` leaves out: they are many, and may hold what a request holds."""
 
-def project_command(*, docs_dir: bool = True) -> Callable[[Command], Command]:
-    """Give a command --config, --verbose and --docs-dir, and hand it the `Config` they lead to."""
+
+def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[Command], Command]:
+    """Give a command --config, --verbose, --docs-dir and --server, and hand it the `Config` they lead to."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def wrapped(config: Path | None, verbose: bool, docs_dir: Path | None = None, **rest: Any) -> None:  # noqa: ANN401 - the command's own options
+        def wrapped(
+            config: Path | None,
+            verbose: bool,
+            docs_dir: Path | None = None,
+            server: str | None = None,
+            **rest: Any,  # noqa: ANN401 - the command's own options
+        ) -> None:
             outer = click.get_current_context().obj or {}
             set_up_logging(verbose or outer.get("verbose", False))
-            command(load_config(config=config or outer.get("config"), docs_dir=docs_dir), **rest)
+            loaded = load_config(config=config or outer.get("config"), docs_dir=docs_dir)
+            command(dataclasses.replace(loaded, server_url=server) if server else loaded, **rest)
 
         wrapped = click.option("--verbose", is_flag=True, help="Tell on standard error what takes how long.")(wrapped)
         wrapped = click.option(
             "--config", type=click.Path(path_type=Path), help="The settings file (also: ANNAI_CONFIG)."
         )(wrapped)
+        if server:
+            wrapped = click.option(
+                "--server", metavar="URL", help="The server to ask, instead of the project's own (also: ANNAI_SERVER)."
+            )(wrapped)
         if docs_dir:
             wrapped = click.option(
                 "--docs-dir",
@@ -50,7 +70,7 @@ def set_up_logging(verbose: bool) -> None:
         format="%(levelname)s %(message)s" if verbose else "annai: %(message)s",
         force=True,
     )
-    for chatty in ("markdown_it", "charset_normalizer"):
+    for chatty in CHATTY:
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
@@ -87,19 +107,51 @@ def progress_bar(label: str) -> Iterator[Progress | None]:
         bar.stop()
 
 
-def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False) -> Engine:
+def open_project(config: Config) -> Project:
+    """Open the project: through the server that was named, through its own if that runs, else in this process."""
+    # Each way loads only what it needs: that is most of the time that a short command takes.
+    if config.server_url:
+        from annai.client import Client  # noqa: PLC0415
+
+        return Client(config.server_url, token=config.server.token)
+    if record := own_server(config):
+        from annai.client import Client  # noqa: PLC0415
+        from annai.pidfile import read_token  # noqa: PLC0415
+
+        return Client(record.url, token=read_token(config))
+    from annai.engine import Engine  # noqa: PLC0415
+
+    return Engine(config)
+
+
+def own_server(config: Config) -> "ServerRecord | None":
+    """The project's running server, if it has the index that these settings name."""
+    if not config.pid_path.exists():
+        return None
+    from annai.pidfile import running  # noqa: PLC0415 - see above
+
+    record = running(config)
+    return record if record and record.database == str(config.database_path) else None
+
+
+def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False) -> Project:
     """Open the project with its index brought up to date."""
-    engine = Engine(config)
+    project = open_project(config)
     try:
-        if engine.store.read_only:
+        if project.read_only:
             click.echo("annai: the index cannot be written here; answers may be out of date.", err=True)
         else:
             with progress_bar("Indexing") as progress:
-                engine.refresh(names, progress=progress, confirm=lambda count, seconds: yes or _confirm(count, seconds))
+                waiting = project.refresh(
+                    names, progress=progress, confirm=lambda count, seconds: yes or _confirm(count, seconds)
+                )
+            if waiting:
+                files = "file is" if waiting == 1 else "files are"
+                click.echo(f"annai: {waiting:,} {files} still being indexed; answers may lack them.", err=True)
     except BaseException:
-        engine.close()
+        project.close()
         raise
-    return engine
+    return project
 
 
 def _confirm(count: int, seconds: float) -> bool:

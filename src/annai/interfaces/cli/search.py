@@ -7,13 +7,13 @@ import click
 from annai.config import Config
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.render import SEARCH_FORMATS, render_answer
-from annai.search import check_query
+from annai.query import MOST_RESULTS, check_query
 from annai.types import Content, Mode, Query, Sort, Where
 
 
 @click.command()
 @click.argument("query")
-@click.option("-n", "--limit", type=click.IntRange(1, 1000), help="How many results (search.limit: 5).")
+@click.option("-n", "--limit", type=click.IntRange(1, MOST_RESULTS), help="How many results (search.limit: 5).")
 @click.option("-c", "--collection", "collections", multiple=True, help="Only this collection; may be repeated.")
 @click.option(
     "--depth", "depths", type=click.IntRange(0, 3), multiple=True, help="Show sections of this depth; may be repeated."
@@ -22,7 +22,7 @@ from annai.types import Content, Mode, Query, Sort, Where
 @click.option("--exclude", "excludes", multiple=True, help="No files under this path; may be repeated.")
 @click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="By meaning and words, or by one.")
 @click.option("--sort", type=click.Choice(["score", "depth", "path"]), default="score", show_default=True)
-@click.option("--clean-only", is_flag=True, help="Leave out documents whose file could not be read since.")
+@click.option("--clean-only", is_flag=True, help="Leave out documents that changed since they were indexed.")
 @click.option(
     "--content",
     type=click.Choice(["passage", "section", "document", "none"]),
@@ -52,7 +52,8 @@ def command(
 ) -> None:
     """Search this folder by meaning and by words.
 
-    The index is made on the first search and brought up to date on every other.
+    The index is made on the first search and brought up to date on every other; a
+    running server (`annai server start`) keeps it so all the time.
     """
     asked = Query(
         text=query,
@@ -64,9 +65,9 @@ def command(
         content=cast(Content, content or config.search.content),
     )
     check_query(asked)
-    with open_fresh(config, collections, yes=yes) as engine:
-        answer = engine.search(asked)
-        sources = engine.sources()
+    with open_fresh(config, collections, yes=yes) as project:
+        answer = project.search(asked)
+        sources = project.sources()
     text = render_answer(answer, form, sources, preview_lines=preview_lines, explain=explain)
     click.echo(text, nl=False, color={"always": True, "never": False}.get(config.display.color))
     if not answer.results:

@@ -5,9 +5,9 @@ import json
 import click
 
 from annai.config import Config
-from annai.engine import Engine, Status
-from annai.interfaces.cli.options import project_command
-from annai.interfaces.render import print_table, size, status_json
+from annai.interfaces.cli.options import open_project, project_command
+from annai.interfaces.render import print_table, queue_lines, size, status_json
+from annai.types import Status
 
 
 @click.command()
@@ -20,15 +20,20 @@ def command(config: Config, name: str, form: str | None) -> None:
     Collections with their counts, the size on disk, and the files that were skipped
     or failed with the reasons.
     """
-    with Engine(config) as engine:
-        status = engine.status(name)
-        paths = engine.document_paths(name) if name else []
+    with open_project(config) as project:
+        status = project.status(name)
+        paths = project.document_paths(name) if name else []
     if (form or config.display.default_format) == "json":
         click.echo(json.dumps(status_json(status), ensure_ascii=False, indent=2))
         return
     click.echo(f"Project    {status.root}")
     click.echo(f"Index      {status.database} ({size(status.size_on_disk)})")
     click.echo(f"Embedder   {status.embedder}")
+    if status.server:
+        click.echo(f"Server     {status.server.url} (pid {status.server.pid})")
+    if status.server or status.requests.get("pending") or status.requests.get("processing"):
+        for line in queue_lines(status):
+            click.echo(line)
     click.echo()
     _print_collections(status, config)
     if paths:

@@ -1,0 +1,52 @@
+"""`annai index …`: how the queue stands, and indexing again."""
+
+import json
+from time import perf_counter
+
+import click
+
+from annai.config import Config
+from annai.interfaces.cli.imports import tell
+from annai.interfaces.cli.options import open_project, progress_bar, project_command
+from annai.interfaces.render import queue_lines, status_json
+
+
+@click.group()
+def command() -> None:
+    """Look at the index's queue, or index again."""
+
+
+@command.command("status")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
+@project_command()
+def status(config: Config, form: str | None) -> None:
+    """Show how much is indexed, what waits to be, and what failed."""
+    with open_project(config) as project:
+        found = project.status()
+    documents = sum(each.statistics.documents for each in found.collections)
+    sections = sum(each.statistics.sections for each in found.collections)
+    if (form or config.display.default_format) == "json":
+        told = status_json(found)
+        values: dict[str, object] = {"documents": documents, "sections": sections}
+        values |= {name: told[name] for name in ("requests", "indexing", "errors", "server")}
+        click.echo(json.dumps(values, ensure_ascii=False, indent=2))
+        return
+    click.echo(f"Indexed    {documents:,} documents, {sections:,} sections")
+    for line in queue_lines(found):
+        click.echo(line)
+
+
+@command.command("rebuild")
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
+@click.option("--force", is_flag=True, help="What did not change too.")
+@project_command()
+def rebuild(config: Config, paths: tuple[str, ...], force: bool) -> None:
+    """Index again what changed, everywhere or under some paths.
+
+    PATH is a document or a folder. With --force everything under it is indexed
+    anew, changed or not.
+    """
+    start = perf_counter()
+    with open_project(config) as project, progress_bar("Indexing") as progress:
+        summary = project.rebuild(paths, force=force, progress=progress)
+    tell(summary, perf_counter() - start)

@@ -1,0 +1,159 @@
+"""`annai server …`: the server that keeps a project's index fresh and answers at once."""
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from annai import daemon
+from annai.client import Client
+from annai.config import Config
+from annai.errors import ServerError
+from annai.interfaces.cli.options import duration, project_command
+from annai.interfaces.render import queue_lines, size, status_json
+from annai.pidfile import ServerRecord, left_behind, read_token, running
+from annai.types import Status
+
+STATUS_SECONDS = 10.0
+"""How long a server that is well takes to say how it stands."""
+
+
+def _port(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:  # noqa: ARG001 - click's signature
+    """The port that was named; 0 for any."""
+    if value is None or value == "auto":
+        return None if value is None else 0
+    if not value.isdecimal() or not 1 <= int(value[:6]) <= 65535:
+        raise click.BadParameter(f"{value!r} is neither a port (1 to 65535) nor `auto`.")
+    return int(value)
+
+
+_port_option = click.option(
+    "--port", metavar="N|auto", callback=_port, help="The port to listen at (server.port: 24280), or any free one."
+)
+_log_option = click.option("--log", type=click.Path(path_type=Path), help="The log (logging.file: .annai/server.log).")
+
+
+@click.group()
+def command() -> None:
+    """Run a server for this project.
+
+    It indexes what is saved at once, and every other command answers faster through
+    it, with nothing to set up: they find it by themselves.
+    """
+
+
+@command.command("start")
+@_port_option
+@click.option("--foreground", is_flag=True, help="Stay here, and log to standard error.")
+@_log_option
+@project_command(server=False)
+def start(config: Config, port: int | None, foreground: bool, log: Path | None) -> None:
+    """Start the project's server, in the background."""
+    if foreground:
+        from annai.interfaces.server import serve  # noqa: PLC0415 - only the server itself needs all of it
+
+        serve(config, port=port, log=log.absolute() if log else None, tell=click.echo)
+        return
+    _start(config, port, log)
+
+
+@command.command("stop")
+@project_command(server=False)
+def stop(config: Config) -> None:
+    """Stop the project's server; it finishes the document at hand."""
+    _tell_ending(daemon.stop(config), config)
+
+
+@command.command("restart")
+@_port_option
+@_log_option
+@project_command(server=False)
+def restart(config: Config, port: int | None, log: Path | None) -> None:
+    """Stop the project's server and start it anew, with the settings as they are now."""
+    before = running(config)
+    _tell_ending(daemon.stop(config), config)
+    _start(config, before.port if before and port is None else port, log)
+
+
+@command.command("status")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
+@project_command(server=False)
+def status(config: Config, form: str | None) -> None:
+    """Show whether a server runs, how it stands, and what it is indexing."""
+    record = running(config)
+    if (form or config.display.default_format) == "json":
+        values: dict[str, object] = {"running": record is not None, "crashed": left_behind(config)}
+        click.echo(json.dumps(values | (_values(config, record) if record else {}), ensure_ascii=False, indent=2))
+    elif record:
+        _print(record, _ask(config, record))
+    elif left_behind(config):
+        click.echo("The server crashed or was killed; `annai server start` starts a new one.")
+    else:
+        click.echo(f"No server runs for {config.root}; `annai server start` starts one.")
+
+
+def _start(config: Config, port: int | None, log: Path | None) -> None:
+    from annai.engine import refuse_to_wander  # noqa: PLC0415 - only here is the engine needed
+
+    refuse_to_wander(config)
+    if left_behind(config):
+        click.echo("The last server crashed or was killed; a new one takes its place.")
+    options = [] if port is None else ["--port", str(port or "auto")]
+    options += ["--config", str(config.file)] if config.file else []
+    options += ["--docs-dir", str(config.root)] if config.named else []
+    record, is_new = daemon.start(config, options, log.absolute() if log else config.log_path)
+    if not is_new and port not in (None, 0, record.port):
+        raise ServerError(
+            f"A server runs already at {record.url} (pid {record.pid}); `annai server restart --port {port}` moves it."
+        )
+    if is_new and port is None and record.port != config.server.port:
+        click.echo(f"Port {config.server.port} is taken, so a free one is used.")
+    click.echo(f"{'Server started' if is_new else 'A server runs already'} at {record.url} (pid {record.pid}).")
+
+
+def _tell_ending(ending: daemon.Ending, config: Config) -> None:
+    click.echo(
+        {
+            "none": f"No server runs for {config.root}.",
+            "crashed": "The server had crashed or was killed; what it left behind is cleaned up.",
+            "stopped": "Server stopped.",
+            "killed": "The server did not end by itself and was ended by force; nothing that was indexed is lost.",
+        }[ending]
+    )
+
+
+def _ask(config: Config, record: ServerRecord) -> Status:
+    with Client(record.url, token=read_token(config), seconds=STATUS_SECONDS) as client:
+        return client.status()
+
+
+def _uptime(record: ServerRecord) -> float:
+    return max((datetime.now(UTC) - datetime.fromisoformat(record.started_at)).total_seconds(), 0.0)
+
+
+def _values(config: Config, record: ServerRecord) -> dict[str, object]:
+    told = status_json(_ask(config, record))
+    server = told["server"]
+    return {
+        "url": record.url,
+        "host": record.host,
+        "port": record.port,
+        "root": record.project_root,
+        "log": record.log,
+        "uptime_seconds": round(_uptime(record)),
+        **(server if isinstance(server, dict) else {}),
+        **{name: told[name] for name in ("requests", "indexing", "errors")},
+    }
+
+
+def _print(record: ServerRecord, status: Status) -> None:
+    click.echo(f"Server     {record.url} (pid {record.pid}, annai {record.version})")
+    click.echo(f"Project    {record.project_root}")
+    click.echo(f"Uptime     {duration(_uptime(record))}")
+    if status.server:
+        click.echo(f"Memory     {size(status.server.memory)}")
+    click.echo(f"Log        {os.path.relpath(record.log) if record.log else 'standard error'}")
+    for line in queue_lines(status):
+        click.echo(line)

@@ -1,0 +1,246 @@
+"""How does a server listen? One web application: /health, /rpc, and what is mounted beside them.
+
+Whatever comes is checked before it is read: that the caller means this server (Host), that no foreign web page sent
+it (Origin), that the caller may ask (token), and that it is not too large or too slow.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from annai import __version__
+from annai.daemon import is_loopback
+from annai.interfaces.rpc import LONG, WAITING, Failure, Service, method_of, parse
+from annai.pidfile import proof
+from annai.wire import to_json
+
+LARGEST_BODY = 1_000_000
+"""Bytes of one message; the longest query is a hundredth of it."""
+
+SWALLOWED = 20 * LARGEST_BODY
+"""Bytes of a refused message that are read nevertheless: who is still sending does not hear why it is refused."""
+
+BODY_SECONDS = 10.0
+"""How long a message may take to arrive."""
+
+KEEP_ALIVE_SECONDS = 30
+"""How long a connection may rest between two calls."""
+
+HEADER_SECONDS = 10.0
+"""How long a new connection may take to say what it wants."""
+
+READERS = 4
+"""Threads that answer questions: more would only wait for each other."""
+
+WAITERS = 16
+"""Threads for calls that wait for the indexing; they cost nothing while they do."""
+
+
+class Application:
+    """The web application over one project.
+
+    `routes` are served beside the application's own, behind the same checks.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        secret: str = "",
+        host: str = "127.0.0.1",
+        token: str = "",
+        routes: Sequence[BaseRoute] = (),
+        body_seconds: float = BODY_SECONDS,
+    ) -> None:
+        self._service = service
+        self._secret = secret
+        self._body_seconds = body_seconds
+        self._readers = ThreadPoolExecutor(READERS, "read")
+        self._waiters = ThreadPoolExecutor(WAITERS, "wait")
+        self._importer = ThreadPoolExecutor(1, "import")
+        self.last_call = time.monotonic()
+        """When somebody last asked for something."""
+        own = [Route("/health", self._health, methods=["GET"]), Route("/rpc", self._rpc, methods=["POST"])]
+        self._app = _Guard(Starlette(routes=[*own, *routes]), host=host, token=token)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, as ASGI wants it."""
+        await self._app(scope, receive, send)
+
+    def close(self) -> None:
+        """Wait for the calls that are at work; those that have not begun are dropped."""
+        for pool in (self._readers, self._waiters, self._importer):
+            pool.shutdown(cancel_futures=True)
+
+    async def _health(self, request: Request) -> Response:
+        challenge = request.query_params.get("challenge", "")
+        return _json({"status": "ok", "version": __version__, "proof": proof(self._secret, challenge)})
+
+    async def _rpc(self, request: Request) -> Response:
+        self.last_call = time.monotonic()
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return _refusal(415, "Send JSON, with Content-Type: application/json.")
+        try:
+            calls, is_batch = parse(await self._body(request))
+        except _Refused as refused:
+            return refused.response
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Failure as failure:
+            return _json(failure.response())
+        answers = [answer for answer in await asyncio.gather(*map(self._answer, calls)) if answer is not None]
+        self.last_call = time.monotonic()
+        if not answers:
+            return Response(status_code=204)
+        return _json(answers if is_batch else answers[0])
+
+    async def _answer(self, call: object) -> dict[str, Any] | None:
+        """Make a call in a thread of the right kind, so that neither a long nor a waiting one holds up a search."""
+        method = method_of(call)
+        pool = self._importer if method in LONG else self._waiters if method in WAITING else self._readers
+        return await asyncio.get_running_loop().run_in_executor(pool, self._service.answer, call)
+
+    async def _body(self, request: Request) -> bytes:
+        body, size = bytearray(), 0
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size <= LARGEST_BODY:
+                        body += chunk
+                    elif size > SWALLOWED:
+                        break
+        except TimeoutError as error:
+            message = f"The message did not arrive within {self._body_seconds:.0f} seconds."
+            raise _Refused(_refusal(408, message, close=True)) from error
+        if size > LARGEST_BODY:
+            raise _Refused(_too_large())
+        return bytes(body)
+
+
+def listening(application: Application, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own settings
+    """How uvicorn serves the application."""
+    return uvicorn.Config(
+        application,
+        http=_Impatient,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        **more,
+    )
+
+
+class _Refused(Exception):
+    """A message that is not taken."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
+
+
+class _Guard:
+    """Turns away what the application should not see."""
+
+    def __init__(self, app: ASGIApp, *, host: str, token: str) -> None:
+        self._app = app
+        self._token = token.encode()
+        # A name that an attacker's DNS makes point here must not reach a server that asks for no token.
+        self._hosts = {"localhost", "127.0.0.1", "::1", host} if is_loopback(host) else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        refusal = self._refusal(scope["path"], headers) if scope["type"] == "http" else None
+        if refusal and _length(headers) <= SWALLOWED:
+            await _swallow(receive)
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, path: str, headers: Headers) -> Response | None:
+        host = headers.get("host", "")
+        if self._hosts is not None and _host_name(host) not in self._hosts:
+            return _refusal(403, "This address is not the server's own; use the one that `annai server status` shows.")
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
+            return _refusal(403, "Other web pages may not call this server.")
+        if self._token and path != "/health" and not self._is_allowed(headers.get("authorization", "")):
+            refusal = _refusal(401, "This server asks for its token: send Authorization: Bearer TOKEN.")
+            refusal.headers["www-authenticate"] = "Bearer"
+            return refusal
+        return _too_large() if _length(headers) > LARGEST_BODY else None
+
+    def _is_allowed(self, authorization: str) -> bool:
+        scheme, _, token = authorization.partition(" ")
+        return hmac.compare_digest(token.strip().encode(), self._token) and scheme.lower() == "bearer"
+
+
+class _Impatient(H11Protocol):
+    """Closes a connection that does not say what it wants."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
+        """Give it a while."""
+        super().connection_made(transport)
+        self._patience = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._patience.cancel()
+        super().connection_lost(exc)
+
+    def _give_up(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
+
+
+def _length(headers: Headers) -> int:
+    """How long the message says it is."""
+    length = headers.get("content-length", "")
+    return int(length[:20]) if length.isdecimal() else 0
+
+
+async def _swallow(receive: Receive) -> None:
+    """Read what is left of a message, up to a point, and throw it away."""
+    size, more = 0, True
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(BODY_SECONDS):
+            while more and size < SWALLOWED:
+                message = await receive()
+                size += len(message.get("body", b""))
+                more = message.get("more_body", False)
+
+
+def _host_name(host: str) -> str:
+    """The host of a Host header, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _too_large() -> Response:
+    return _refusal(413, f"A message may have at most {LARGEST_BODY:,} bytes.", close=True)
+
+
+def _refusal(status: int, message: str, *, close: bool = False) -> Response:
+    # What was not read of a message would be taken for the next one.
+    return _json({"error": message}, status, {"connection": "close"} if close else {})
+
+
+def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    kept = {"cache-control": "no-store", "x-content-type-options": "nosniff", **(headers or {})}
+    return Response(to_json(value), status, kept, "application/json")

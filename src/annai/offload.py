@@ -1,0 +1,76 @@
+"""Who indexes when there is much to do? A process beside this one, so that searches here stay as quick as ever.
+
+It takes the index lock, works off the queue and ends; when the process that started it goes away, so does it.
+"""
+
+import logging
+import pickle
+import subprocess
+import sys
+import threading
+
+from annai.config import Config
+from annai.engine import Engine
+from annai.errors import AnnaiError
+
+logger = logging.getLogger(__name__)
+
+CODE = "from annai.offload import work; work()"
+
+PATIENCE = 10.0
+"""Seconds that the new process waits for the lock, which the old one lets go for it."""
+
+STOP_SECONDS = 20.0
+"""How long it may take to finish the documents at hand."""
+
+
+class IndexingProcess:
+    """A process that works off the queue of a project, once."""
+
+    def __init__(self, config: Config) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - annai itself
+            [sys.executable, "-c", CODE], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        if self._process.stdin:
+            self._process.stdin.write(pickle.dumps(config) + b"\n")
+            self._process.stdin.flush()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is still at work."""
+        return self._process.poll() is None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended other than well."""
+        return bool(self._process.poll())
+
+    def stop(self) -> None:
+        """Let it finish the documents at hand, and wait for its end."""
+        if self._process.stdin:
+            self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def work() -> None:
+    """What the process does: read the settings from its standard input, and work until that ends or nothing is due."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    # Written by the process that started this one, and by nobody else: it holds the other end of the pipe.
+    config: Config = pickle.load(sys.stdin.buffer)  # noqa: S301
+    left_alone = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.buffer.read()
+        left_alone.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    try:
+        with Engine(config) as engine:
+            engine.work_off(patience=PATIENCE, stop=left_alone.is_set)
+    except AnnaiError as error:
+        logger.error("%s", error)
+        sys.exit(1)
