@@ -2,8 +2,8 @@
 
     python -m model.build [--table DIR …] [--skip STEP …] [--install]
 
-A table that was trained elsewhere is taken with `--table`; the vocabulary it was trained with must be in build/. Of
-several tables, trained with other seeds, the first is shipped. A skipped step leaves what an earlier run made.
+A table that was trained elsewhere is taken with `--table`; the vocabulary it was trained with must be in build/. The
+mean of all tables, trained with other seeds, is shipped. A skipped step leaves what an earlier run made.
 Only `--install` changes the product: the model in src/annai and the card in docs/.
 """
 
@@ -26,12 +26,13 @@ from model.pairs import pair_files
 from model.prepare import prepare
 from model.settings import BUILD, FOLDER, Settings, data_folder, read_settings
 from model.start import start_vectors, write_start
-from model.tables import trained_table, yardstick
+from model.tables import MEAN, trained_table, write_mean, yardstick
+from model.teach import teach
 from model.vocabulary import build_vocabulary, read_vocabulary, write_vocabulary
 
 logger = logging.getLogger(__name__)
 
-BEFORE_TABLES = ("vocabulary", "prepare", "start", "train")
+BEFORE_TABLES = ("vocabulary", "prepare", "start", "teach", "train")
 """The steps that a table from elsewhere makes needless."""
 
 
@@ -85,15 +86,25 @@ class Workshop:
         return self.folder / "start.npz"
 
     @property
+    def teach(self) -> Path:
+        """Sentences, and what a large encoder says of them."""
+        return self.folder / "teach.npz"
+
+    @property
     def tables(self) -> tuple[Path, ...]:
-        """What training made, one a seed; the first is shipped."""
+        """What training made, one a seed."""
         own = (self.folder / "tables" / f"seed{seed}" for seed in self.settings.evaluation.seeds)
         return self.given or tuple(own)
 
     @property
+    def mean(self) -> Path:
+        """The mean of the tables."""
+        return self.folder / "tables" / MEAN
+
+    @property
     def evened(self) -> tuple[Path, ...]:
-        """The tables with their directions evened out; the first becomes the model."""
-        return tuple(self.folder / "even" / table.name for table in self.tables)
+        """The tables and their mean with their directions evened out; the last, the mean's, becomes the model."""
+        return tuple(self.folder / "even" / table.name for table in (*self.tables, self.mean))
 
     @property
     def model(self) -> Path:
@@ -145,27 +156,36 @@ def _start(workshop: Workshop) -> None:
     write_start(start_vectors(list(read_vocabulary(workshop.vocabulary)), workshop.settings.start), workshop.start)
 
 
+def _teach(workshop: Workshop) -> None:
+    teach(workshop.data, workshop.settings, read_vocabulary(workshop.vocabulary), workshop.teach)
+
+
 def _train(workshop: Workshop) -> None:
     from model import train  # noqa: PLC0415 - needs torch, which those who bring a table do not
 
-    files = ["--pack", workshop.pack, "--start", workshop.start, "--settings", workshop.settings_file]
+    made = ["--pack", workshop.pack, "--start", workshop.start, "--teach", workshop.teach]
+    files = [*made, "--settings", workshop.settings_file]
     for seed, table in zip(workshop.settings.evaluation.seeds, workshop.tables, strict=True):
         train.main([*map(str, files), "--out", str(table), "--seed", str(seed)])
 
 
+def _mean(workshop: Workshop) -> None:
+    write_mean(workshop.tables, workshop.mean)
+
+
 def _even(workshop: Workshop) -> None:
     scores = read_vocabulary(workshop.vocabulary)
-    for table, target in zip(workshop.tables, workshop.evened, strict=True):
+    for table, target in zip((*workshop.tables, workshop.mean), workshop.evened, strict=True):
         even_table(table, workshop.data, workshop.settings, scores, target)
 
 
 def _quantise(workshop: Workshop) -> None:
     scores = read_vocabulary(workshop.vocabulary)
-    quantise.quantise(workshop.evened[0], scores, workshop.model, workshop.settings.name)
+    quantise.quantise(workshop.evened[-1], scores, workshop.model, workshop.settings.name)
 
 
 def _evaluate(workshop: Workshop) -> None:
-    """Every seed, the model as it is shipped, and the yardstick; not USE, which takes long."""
+    """Every seed, their mean, the model as it is shipped, and the yardstick; not USE, which takes long."""
     if not eval_folder().exists():
         logger.warning("%s is not there, so nothing is measured; name the folder with ANNAI_EVAL", eval_folder())
         return
@@ -180,7 +200,8 @@ def _evaluate(workshop: Workshop) -> None:
 
 def _card(workshop: Workshop) -> None:
     results = read_results(workshop.results) + (read_results(workshop.more) if workshop.more else [])
-    text = card.write_card(workshop.settings, workshop.model, results, [table.name for table in workshop.tables])
+    seeds = [table.name for table in workshop.tables]
+    text = card.write_card(workshop.settings, workshop.model, results, seeds)
     for file in (workshop.card, workshop.model / card.COPY):
         file.write_text(text, "utf-8")
 
@@ -189,7 +210,9 @@ STEPS: dict[str, Callable[[Workshop], None]] = {
     "vocabulary": _vocabulary,
     "prepare": _prepare,
     "start": _start,
+    "teach": _teach,
     "train": _train,
+    "mean": _mean,
     "even": _even,
     "quantise": _quantise,
     "evaluate": _evaluate,
@@ -200,15 +223,16 @@ STEPS: dict[str, Callable[[Workshop], None]] = {
 def _report(workshop: Workshop, seconds: Mapping[str, float]) -> dict[str, object]:
     """What was made of what, each file with its SHA-256."""
     results = read_results(workshop.results)
-    shipped, small = (
-        [result for result in results if result.model == name] for name in (workshop.tables[0].name, quantise.NAME)
-    )
+    shipped, small = ([result for result in results if result.model == name] for name in (MEAN, quantise.NAME))
     sources = [file.path for file in pair_files(workshop.data, workshop.settings)]
-    tables = [file for table in (*workshop.tables, *workshop.evened) for file in sorted(table.glob("*.*"))]
-    made = [workshop.vocabulary, workshop.pack, workshop.start, *tables, *sorted(workshop.model.glob("*.*"))]
+    tables = [
+        file for table in (*workshop.tables, workshop.mean, *workshop.evened) for file in sorted(table.glob("*.*"))
+    ]
+    before = [workshop.vocabulary, workshop.pack, workshop.start, workshop.teach]
+    made = [*before, *tables, *sorted(workshop.model.glob("*.*"))]
     return {
         "seconds": seconds,
-        "shipped": str(workshop.tables[0]),
+        "shipped": str(workshop.evened[-1]),
         "int8_loses": quantise.losses(shipped, small),
         "settings": _digests([workshop.settings_file]),
         "sources": _digests([*sources, *sorted(workshop.data.glob("words_*.tsv.gz"))]),

@@ -12,19 +12,20 @@ from statistics import mean
 from string import Template
 
 from annai.embedders.static_model import open_model
-from annai.search import DOCUMENT_WEIGHT
+from annai.ranking import DOCUMENT_WEIGHT
 from model.evaluate import Result, read_results
 from model.quantise import NAME as QUANTISED
 from model.quantise import losses
 from model.settings import BUILD, FOLDER, Settings, Source, read_settings
+from model.tables import MEAN
 
 OUT = FOLDER.parent / "docs" / "model-card.md"
 COPY = "CARD.md"
 """What the card is called beside the model."""
 TRIED = FOLDER / "TRIED.md"
 MEASURES = {"ndcg": "nDCG@10", "recall": "Recall@5", "mrr": "MRR@10"}
-OTHERS = {"yardstick": "yardstick", "use": "USE", "bm25": "BM25", "fused": "annai"}
-"""What this model stands beside: name among the results → column."""
+OTHERS = {QUANTISED: "shipped", "yardstick": "yardstick", "use": "USE", "bm25": "BM25", "fused": "annai"}
+"""What the seeds stand beside: name among the results → column."""
 UNKNOWN = "–"
 
 Figures = Mapping[tuple[str, str], Result]
@@ -66,7 +67,7 @@ def write_card(
         "whole": str(DOCUMENT_WEIGHT),
         "seeds": f"the mean of {len(measured)} seeds ± the largest distance from it" if measured[1:] else "one seed",
         "figures": "\n\n".join(_table(measure, found, measured) for measure in MEASURES),
-        "quantised": _quantised(found, seeds[0]),
+        "quantised": _quantised(found),
         "tried": f"## What was tried\n\n{tried.read_text('utf-8').strip()}\n\n" if tried.exists() else "",
     }
     return Template((FOLDER / "card.md").read_text("utf-8")).substitute(values)
@@ -88,7 +89,7 @@ def _sources(settings: Settings) -> str:
 def _table(measure: str, found: Figures, seeds: Sequence[str]) -> str:
     """One measure: a row a set, a column a model."""
     others = [name for name in OTHERS if any(model == name for model, _ in found)]
-    columns = [MEASURES[measure], "queries", "this model", *(OTHERS[name] for name in others)]
+    columns = [MEASURES[measure], "queries", "seeds", *(OTHERS[name] for name in others)]
     rows = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     for corpus in sorted({corpus for _, corpus in found}):
         queries = next(result.queries for (_, each), result in found.items() if each == corpus)
@@ -113,9 +114,9 @@ def _short(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
 
 
-def _quantised(found: Figures, table: str) -> str:
+def _quantised(found: Figures) -> str:
     """What int8 costs, in a sentence."""
-    lost = losses(*([result for (name, _), result in found.items() if name == each] for each in (table, QUANTISED)))
+    lost = losses(*([result for (name, _), result in found.items() if name == each] for each in (MEAN, QUANTISED)))
     if not lost:
         return ""
     worst = max(lost, key=lost.__getitem__)

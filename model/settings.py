@@ -67,6 +67,18 @@ class Pack:
 
 
 @dataclass(frozen=True, slots=True)
+class Teach:
+    """Which sentences the large encoder is asked about."""
+
+    seed: int
+    dimensions: int
+    shortest: int
+    longest: int
+    sentences: Mapping[str, int]
+    """File of pairs → how many of its sentences."""
+
+
+@dataclass(frozen=True, slots=True)
 class Even:
     """How far the directions of a trained table are evened out."""
 
@@ -90,6 +102,7 @@ class Settings:
     vocabulary: Vocabulary
     start: Start
     pack: Pack
+    teach: Teach
     even: Even
     evaluation: Evaluation
     sources: tuple[Source, ...]
@@ -110,6 +123,7 @@ def read_settings(path: Path = FOLDER / "settings.toml") -> Settings:
         vocabulary=Vocabulary(**values["vocabulary"]),
         start=Start(**values["start"]),
         pack=Pack(**values["pack"]),
+        teach=Teach(**values["teach"]),
         even=Even(**values["even"]),
         evaluation=Evaluation(tuple(values["evaluation"]["seeds"])),
         sources=tuple(_source(source) for source in values["sources"]),

@@ -39,7 +39,13 @@ def reduced(vectors: Vectors, dimensions: int) -> Vectors:
 
 def write_start(rows: Vectors, target: Path) -> None:
     """Write the rows as int8 with a scale each: half the size to travel, and training moves them anyway."""
-    scales = np.maximum(np.abs(rows).max(axis=1), 1e-6) / 127
+    numbers, scales = quantised(rows)
     target.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(target, rows=np.rint(rows / scales[:, None]).astype(np.int8), scales=scales.astype(np.float32))
+    np.savez_compressed(target, rows=numbers, scales=scales)
     logger.info("%d start vectors, %.1f MB", len(rows), target.stat().st_size / 1e6)
+
+
+def quantised(rows: Vectors) -> tuple[NDArray[np.int8], Vectors]:
+    """The rows in a byte a number, and what each row is to be multiplied by."""
+    scales = np.maximum(np.abs(rows).max(axis=1), 1e-6) / 127
+    return np.rint(rows / scales[:, None]).astype(np.int8), scales.astype(np.float32)

@@ -11,6 +11,8 @@ from annai.embedders.subwords import Subwords
 from model.vocabulary import Scores
 
 Vectors = NDArray[np.float32]
+MEAN = "mean"
+"""What the mean of the seeds' tables is called."""
 
 
 class Table:
@@ -50,6 +52,12 @@ def write_rows(rows: Vectors, folder: Path, report: Mapping[str, object]) -> Non
     np.save(folder / "rows-0.npy", rows.astype(np.float16))
     text = json.dumps({**report, "files": 1, "rows": len(rows)}, indent=1)
     (folder / "table.json").write_text(text + "\n", "utf-8")
+
+
+def write_mean(tables: Sequence[Path], target: Path) -> None:
+    """Write the mean of tables that were trained from the same start."""
+    rows: Vectors = np.mean([read_rows(table) for table in tables], axis=0, dtype=np.float32)
+    write_rows(rows, target, {"mean": [table.name for table in tables]})
 
 
 def yardstick(folder: Path) -> Table:

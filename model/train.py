@@ -1,11 +1,13 @@
 """How do the pieces learn what they mean? Contrastive training of one vector a piece, on a GPU or on a CPU.
 
-    python3 model/train.py --pack model/build/pack.npz --start model/build/start.npz \
+    python3 model/train.py --pack model/build/pack.npz --start model/build/start.npz --teach model/build/teach.npz \
         --settings model/settings.toml --out DIR --seed 1 [--set batch=4096 steps=2000]
 
 It stands alone, with torch and numpy, since it is sent to the machine that has the GPU. A piece's vector is
 `start · map · weight + own`: the start vectors stay, one map is shared by all, weight and own part are each piece's.
-A step touches few of the pieces; only those are computed and updated.
+A step touches few of the pieces; only those are computed and updated. Some trainings learn from time to time which
+sentences a large encoder takes for alike. The table is the mean of several trainings from the same start, a soup: what
+they agree on stays, what chance taught one of them fades.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
 
@@ -24,6 +26,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+SEEDS_OF_A_SOUP = 100
+"""Apart from each other: seed 1 trains with 100, 101, 102 …, seed 2 with 200, 201, 202 …"""
 LARGEST_FILE = 15 * 2**20
 """Bytes; files that come back from the GPU machine are limited."""
 
@@ -52,57 +56,66 @@ class Training:
     frequency: float
     dimensions: tuple[int, ...]
     dimension_weights: tuple[float, ...]
+    teach_share: float
+    teach_scale: float
+    leave_start: float
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train one table and write it."""
+    """Train one table, a soup of several trainings, and write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("pack", "start", "settings", "out"):
+    for name in ("pack", "start", "teach", "settings", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="other values than [training] has")
     options = parser.parse_args(arguments)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    settings = read_training(options.settings, device.type, options.set)
-    rows = train(options.pack, options.start, settings, options.seed, device)
-    write_table(rows, options.out, {"seed": options.seed, "device": device.type, "training": asdict(settings)})
+    soup = read_soup(options.settings, device.type, options.set)
+    rows = torch.zeros(())
+    for number, settings in enumerate(soup):
+        seed = options.seed * SEEDS_OF_A_SOUP + number
+        rows = rows + train(options.pack, options.start, options.teach, settings, seed, device).cpu() / len(soup)
+    report = {"seed": options.seed, "device": device.type, "soup": [asdict(settings) for settings in soup]}
+    write_table(rows, options.out, report)
 
 
-def read_training(path: Path, device: str, changes: Sequence[str] = ()) -> Training:
-    """The settings for a device ("cuda" or "cpu"), with changes like `steps=100`."""
+def read_soup(path: Path, device: str, changes: Sequence[str] = ()) -> list[Training]:
+    """The settings of each training for a device ("cuda" or "cpu"), with changes like `steps=100` to all of them."""
     values = tomllib.loads(path.read_text("utf-8"))["training"]
-    cpu = values.pop("cpu", {})
+    cpu, soup = values.pop("cpu", {}), values.pop("soup", [{}])
     values |= {key: tuple(values[key]) for key in ("dimensions", "dimension_weights")}
-    settings = Training(**values)
-    if device == "cpu":
-        settings = replace(settings, **cpu)
-    known = asdict(settings)
+    given: dict[str, int | float] = {}
     for change in changes:
         key, _, value = change.partition("=")
-        if not isinstance(known.get(key), int | float):
-            sys.exit(f"[training] has no number {key!r}; it has {', '.join(known)}.")
-        settings = replace(settings, **{key: type(known[key])(float(value))})
-    return settings
+        if not isinstance(values.get(key), int | float):
+            sys.exit(f"[training] has no number {key!r}; it has {', '.join(values)}.")
+        given[key] = type(values[key])(float(value))
+    return [Training(**{**values, **differs, **(cpu if device == "cpu" else {}), **given}) for differs in soup]
 
 
-def train(pack: Path, start: Path, settings: Training, seed: int, device: torch.device) -> Tensor:
-    """The trained table: one row a piece."""
+def train(pack: Path, start: Path, teach: Path, settings: Training, seed: int, device: torch.device) -> Tensor:
+    """The table of one training: one row a piece."""
     torch.manual_seed(seed)
     torch.set_float32_matmul_precision("high")
     texts, sets = read_pack(pack, settings.smallest_set, device)
+    teacher = Teacher(teach, device) if settings.teach_share else None
     table = Table(start, pack, settings, device)
+    untrained = table.all_rows(0)
     chance = np.random.default_rng(seed)
     odds = np.array([len(pairs) ** settings.set_power for pairs in sets])
     odds /= odds.sum()
     begin, total = time.monotonic(), 0.0
     for step in range(1, settings.steps + 1):
-        batch = draw(sets[chance.choice(len(sets), p=odds)], texts, settings, chance)
-        total += table.step(step, batch, texts)
+        if teacher and chance.random() < settings.teach_share:
+            total += table.step(step, *teacher.draw(settings, chance))
+        else:
+            batch = draw(sets[chance.choice(len(sets), p=odds)], texts, settings, chance)
+            total += table.step(step, batch, texts)
         if step % 100 == 0 or step == settings.steps:
             count = step % 100 or 100
             print(f"step {step} loss {total / count:.4f} after {time.monotonic() - begin:.0f} s", flush=True)
             total = 0.0
-    return table.all_rows(settings.steps)
+    return table.all_rows(settings.steps) - settings.leave_start * untrained
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +202,24 @@ def draw(pairs: Pairs, texts: Texts, settings: Training, chance: np.random.Gener
     return left, right
 
 
+class Teacher:
+    """Sentences, and which of them a large encoder takes for alike."""
+
+    def __init__(self, path: Path, device: torch.device) -> None:
+        with np.load(path) as sentences:
+            pieces = torch.from_numpy(sentences["pieces"].astype(np.int32)).to(device)
+            self.texts = Texts(pieces, torch.from_numpy(sentences["lengths"].astype(np.int64)).to(device))
+            rows = sentences["rows"].astype(np.float32) * sentences["scales"][:, None]
+        self.vectors = functional.normalize(torch.from_numpy(rows).to(device), dim=1)
+
+    def draw(self, settings: Training, chance: np.random.Generator) -> tuple[tuple[Side, Side], Texts, Tensor]:
+        """A batch of sentences, each on both sides, and how near they are to each other."""
+        size = min(settings.batch // 2, len(self.vectors))
+        index = torch.from_numpy(chance.choice(len(self.vectors), size, replace=False)).to(self.vectors.device)
+        side = (Part(index),)
+        return (side, side), self.texts, settings.teach_scale * self.vectors[index] @ self.vectors[index].T
+
+
 class Table:
     """The vectors while they are trained."""
 
@@ -205,8 +236,8 @@ class Table:
         self.weights = RowAdam(torch.from_numpy(weights).to(device)[:, None], settings.weight_rate, decays)
         self.optimiser = torch.optim.Adam([self.map], settings.map_rate, decays)
 
-    def step(self, step: int, batch: tuple[Side, Side], texts: Texts) -> float:
-        """Learn from one batch; returns its loss."""
+    def step(self, step: int, batch: tuple[Side, Side], texts: Texts, near: Tensor | None = None) -> float:
+        """Learn from one batch, pairs or, with `near`, sentences to put as near to each other; returns its loss."""
         rate = _rate(step, self.settings)
         left, right = batch
         taken = [texts.take(part) for part in (*left, *right)]
@@ -219,7 +250,10 @@ class Table:
             for place, (_, offsets) in zip(places.split([len(pieces) for pieces, _ in taken]), taken, strict=True)
         ]
         sides = reduce(torch.add, bags[: len(left)]), reduce(torch.add, bags[len(left) :])
-        loss = contrast(*sides, _equal(left) | _equal(right), self.settings)
+        if near is None:
+            loss = contrast(*sides, _equal(left) | _equal(right), self.settings)
+        else:
+            loss = likeness(*sides, near, self.settings)
         own_gradient, weight_gradient, self.map.grad = torch.autograd.grad(loss, (own, weights, self.map))
         for group in self.optimiser.param_groups:
             group["lr"] = self.settings.map_rate * rate
@@ -297,6 +331,15 @@ def contrast(left: Tensor, right: Tensor, equal: Tensor, settings: Training) -> 
         both = functional.cross_entropy(scores, wanted) + functional.cross_entropy(scores.T, wanted)
         loss = loss + weight * both / 2
     return loss
+
+
+def likeness(left: Tensor, right: Tensor, near: Tensor, settings: Training) -> Tensor:
+    """How far the likenesses of each sentence to the others are from the wanted ones, as cross entropy."""
+    itself = torch.eye(len(near), dtype=torch.bool, device=near.device)
+    wanted = near.masked_fill(itself, -1e4).softmax(1)
+    one, other = (functional.normalize(side, dim=1, eps=1e-6) for side in (left, right))
+    scores = (settings.scale * one @ other.T).masked_fill(itself, -1e4)
+    return (functional.cross_entropy(scores, wanted) + functional.cross_entropy(scores.T, wanted)) / 2
 
 
 def write_table(rows: Tensor, folder: Path, report: dict[str, object]) -> None:

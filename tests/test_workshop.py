@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -25,7 +26,8 @@ from model.prepare import prepare
 from model.quantise import losses, quantise
 from model.settings import FOLDER, Settings, Start, read_settings
 from model.start import reduced, start_vectors, write_start
-from model.tables import Table, read_rows, trained_table
+from model.tables import Table, read_rows, trained_table, write_mean, write_rows
+from model.teach import sample_sentences, teach
 from model.use import KEPT_AT_ONCE, Remembered
 from model.vocabulary import Scores, read_vocabulary, write_vocabulary
 
@@ -48,6 +50,12 @@ TINY = {
     "seeds": "[1, 2]",
     "dimensions": "32",
 }
+ONCE_MORE = {
+    "dimensions = [288]": "dimensions = [32, 16]",
+    "dimension_weights = [1.0]": "dimension_weights = [1.0, 0.3]",
+    "steps = 2_000": "steps = 80",
+}
+"""Keys that are elsewhere too, in [training] and in its soup."""
 
 
 def sentences() -> list[tuple[str, str]]:
@@ -92,7 +100,9 @@ def settings_file(tmp_path: Path) -> Path:
         text, found = re.subn(rf"^{key} = [^#\n]*", f"{key} = {value} ", text, count=1, flags=re.MULTILINE)
         assert found, key
     text = re.sub(r"\[training\.cpu\].*?(?=\n\[)", "", text, flags=re.DOTALL)
-    text = text.replace("dimensions = [256, 128, 64]", "dimensions = [32, 16, 8]")
+    for old, new in ONCE_MORE.items():
+        assert old in text, old
+        text = text.replace(old, new)
     file = tmp_path / "settings.toml"
     file.write_text(text, "utf-8")
     return file
@@ -326,14 +336,14 @@ def test_vectors_of_a_slow_encoder_are_asked_for_once(tmp_path: Path) -> None:
 def test_the_card_names_every_source_and_every_figure(tmp_path: Path, scores: Scores) -> None:
     quantise(write_table(tmp_path / "seed1", scores), scores, tmp_path / "model", "tiny")
     results = [result("seed1", "tiny", 0.5), result("seed2", "tiny", 0.52), result("use", "tiny", 0.4)]
-    results += [result("int8", "tiny", 0.499), result("fused", "small", 0.75)]
+    results += [result("mean", "tiny", 0.515), result("int8", "tiny", 0.514), result("fused", "small", 0.75)]
     (tmp_path / "TRIED.md").write_text("Nothing helped.\n", "utf-8")
     text = card.write_card(
         read_settings(), tmp_path / "model", results, ["seed1", "seed2", "seed3"], tmp_path / "TRIED.md"
     )
-    assert "| nDCG@10 | queries | this model | USE | annai |" in text
-    assert "| tiny | 7 | .510 ± .010 | .400 | – |" in text
-    assert "| small | 7 | – | – | .750 |" in text
+    assert "| nDCG@10 | queries | seeds | shipped | USE | annai |" in text
+    assert "| tiny | 7 | .510 ± .010 | .514 | .400 | – |" in text
+    assert "| small | 7 | – | – | – | .750 |" in text
     assert "mean of 2 seeds" in text
     assert "+0.0010 nDCG@10 lost (tiny)" in text
     assert "## What was tried\n\nNothing helped.\n\n## Limits" in text
@@ -357,6 +367,55 @@ def test_evening_spreads_vectors_more_equally_and_power_0_changes_nothing() -> N
     assert whole == pytest.approx(1, abs=0.1)
 
 
+def test_sentences_carry_what_the_encoder_says_of_them(
+    data: Path, tiny: Settings, scores: Scores, tmp_path: Path
+) -> None:
+    teach(data, tiny, scores, tmp_path / "teach.npz")
+    sentences = sample_sentences(data, tiny)
+    assert sentences == sample_sentences(data, tiny), "the same ones each time"
+    assert all(tiny.teach.shortest <= len(sentence) <= tiny.teach.longest for sentence in sentences)
+    subwords = Subwords(list(scores), list(scores.values()))
+    with np.load(tmp_path / "teach.npz") as taught:
+        assert len(taught["rows"]) == len(taught["lengths"]) == len(sentences)
+        texts = np.split(taught["pieces"], np.cumsum(taught["lengths"], dtype=np.int64)[:-1])
+        assert sorted(map(list, texts)) == sorted(map(subwords.encode, sentences))
+
+
+def test_only_what_a_file_is_asked_for_is_taught(data: Path, tiny: Settings) -> None:
+    asked = replace(tiny, teach=replace(tiny.teach, sentences={"pydocs_po_en_ja": 5, "jmdict": 5}))
+    assert len(sample_sentences(data, asked)) == 5, "definitions of one word are no sentences"
+
+
+def test_the_mean_of_tables_lies_between_them(tmp_path: Path) -> None:
+    for name, value in (("a", 1.0), ("b", 3.0)):
+        write_rows(np.full((4, 2), value, np.float32), tmp_path / name, {})
+    write_mean([tmp_path / "a", tmp_path / "b"], tmp_path / "mean")
+    np.testing.assert_array_equal(read_rows(tmp_path / "mean"), np.full((4, 2), 2.0))
+
+
+def test_each_training_of_a_soup_differs_in_what_the_settings_say(settings_file: Path) -> None:
+    pytest.importorskip("torch")
+    from model.train import read_soup  # noqa: PLC0415 - needs torch
+
+    soup = read_soup(settings_file, "cuda", ["batch=32"])
+    assert [training.teach_share for training in soup] == [0, 0, 0.4]
+    assert {training.batch for training in soup} == {32}
+    assert {training.steps for training in read_soup(FOLDER / "settings.toml", "cpu")} == {3000}
+    with pytest.raises(SystemExit, match="'bach'"):
+        read_soup(settings_file, "cuda", ["bach=32"])
+
+
+def test_sentences_that_are_as_near_as_wanted_have_the_least_loss(settings_file: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from model.train import likeness, read_soup  # noqa: PLC0415 - needs torch
+
+    settings = read_soup(settings_file, "cuda")[0]
+    torch.manual_seed(0)
+    vectors, others = torch.nn.functional.normalize(torch.randn(2, 20, 8), dim=2)
+    near = settings.scale * vectors @ vectors.T
+    assert likeness(vectors, vectors, near, settings) < likeness(others, others, near, settings)
+
+
 @pytest.mark.usefixtures("evals")
 def test_a_table_from_elsewhere_becomes_a_model_a_card_and_a_report(
     data: Path, settings_file: Path, scores: Scores, tmp_path: Path
@@ -367,11 +426,11 @@ def test_a_table_from_elsewhere_becomes_a_model_a_card_and_a_report(
     workshop = Workshop(data, settings_file, folder, tables)
     build(workshop)
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    assert set(report["seconds"]) == {"even", "quantise", "evaluate", "card"}
+    assert set(report["seconds"]) == {"mean", "even", "quantise", "evaluate", "card"}
     assert report["int8_loses"] == {"tiny": 0.0}
     assert {str(workshop.model / "vectors.npy"), str(workshop.card)} <= report["artefacts"].keys()
     assert str(data / "pairs" / "jmdict.jsonl.gz") in report["sources"]
-    assert {result.model for result in read_results(workshop.results)} == {"a", "b", "int8"}
+    assert {result.model for result in read_results(workshop.results)} == {"a", "b", "mean", "int8"}
 
     install(workshop, tmp_path / "product", tmp_path / "card.md")
     assert open_model(tmp_path / "product").dimension == 32
@@ -402,7 +461,7 @@ def test_the_whole_chain_learns_what_only_the_pairs_say(data: Path, settings_fil
     untrained = Table(rows, Subwords(list(scores), list(scores.values())).encode)
     assert evaluate_sets("untrained", untrained, tmp_path / "untrained")[0].ndcg < 0.6
     measured = {result.model: result.ndcg for result in read_results(workshop.results) if result.type == "all"}
-    assert measured.keys() == {"seed1", "seed2", "int8"}
+    assert measured.keys() == {"seed1", "seed2", "mean", "int8"}
     assert min(measured.values()) > 0.9
     report = json.loads((workshop.folder / "report.json").read_text("utf-8"))
     assert list(report["seconds"]) == list(STEPS)
