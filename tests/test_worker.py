@@ -18,7 +18,7 @@ from annai.embedders.base import Vectors
 from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
 from annai.errors import EmbedderError, IndexBusy
-from annai.types import Query, Where
+from annai.types import ImportSummary, Query, Where
 from annai.worker import Worker
 from tests.conftest import quick_config
 
@@ -236,6 +236,23 @@ def test_only_one_process_indexes_and_the_others_enqueue_and_read(
         write("a.md", "# A\n\nlion")
         assert other.refresh() == 0
         assert found(other, "lion") == {"a.md"}
+
+
+def test_an_import_by_hand_gets_its_turn_beside_a_worker(kept: Engine, write: Write) -> None:
+    write("a.md", "# A\n\nzebra")
+    eventually(lambda: found(kept, "zebra") == {"a.md"})
+    with Engine(kept.config) as other:
+        assert other.import_collection(mode="replace") == ImportSummary(added=1)
+        assert other.rebuild(force=True) == ImportSummary(updated=1)
+    assert found(kept, "zebra") == {"a.md"}
+
+
+def test_a_file_that_waits_already_is_not_queued_twice(engine: Engine, write: Write) -> None:
+    write("a.md", "# A\n\nzebra")
+    (first,) = engine.request_index("a.md")
+    (second,) = engine.request_index("a.md")
+    assert first == second
+    assert engine.store.requests.counts() == {"pending": 1}
 
 
 def test_another_process_takes_over_when_the_worker_is_gone(

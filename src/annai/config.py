@@ -309,8 +309,10 @@ class Config:
 
     @property
     def database_path(self) -> Path:
-        """Where the index file is."""
-        return self.root / self.database.path
+        """Where the index file is; one that stands beside another engine has that engine's name in its own."""
+        path = self.root / self.database.path
+        beside = self.store.engine in ("lancedb", "chroma", "qdrant")
+        return path.with_name(f"{path.stem}.{self.store.engine}{path.suffix}") if beside else path
 
     @property
     def state_folder(self) -> Path:
@@ -431,7 +433,7 @@ def secret(*names: str, environment: Mapping[str, str] = os.environ) -> str:
                 "api_key_env must be the name of an environment variable, such as OPENAI_API_KEY, and never the key "
                 "itself; correct it in annai.toml."
             )
-    return next((environment[name] for name in names if environment.get(name)), "")
+    return next((environment[name].strip() for name in names if environment.get(name, "").strip()), "")
 
 
 def template() -> str:

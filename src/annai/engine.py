@@ -9,7 +9,7 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from annai.answer import arranged, fused, reranked
 from annai.config import Config, Embedding
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
 from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound, QueryError
-from annai.indexer import Indexer, Outcomes
+from annai.indexer import MOST_PENDING, Indexer, Outcomes
 from annai.lock import IndexLock
 from annai.project import Confirm, Progress
 from annai.rerankers.base import Reranker, load_reranker
@@ -31,6 +31,7 @@ from annai.types import (
     Answer,
     Collection,
     CollectionStatus,
+    Document,
     ImportMode,
     ImportSummary,
     Place,
@@ -59,12 +60,18 @@ class Engine:
         refuse_to_wander(config)
         self.config = config
         self.store: Store = load_store(config)
-        lock = config.database_path.with_name(config.database_path.name + ".lock")
-        self.lock = IndexLock(None if self.store.shared else lock)
+        self.lock = self._lock("lock")
+        """Who has it indexes."""
+        self.keeper = self._lock("keeper")
+        """Who has it watches the files, and indexes them as they change."""
         self._embedders: dict[Embedding, Embedder] = {}
         self._embedders_lock = threading.Lock()
         self.wake: Callable[[], None] | None = None
         """Calls the worker that keeps the index fresh in this process, if there is one."""
+
+    def _lock(self, kind: str) -> IndexLock:
+        path = self.config.database_path
+        return IndexLock(None if self.store.shared else path.with_name(f"{path.name}.{kind}"))
 
     @property
     def read_only(self) -> bool:
@@ -74,22 +81,21 @@ class Engine:
     @cached_property
     def embedder(self) -> Embedder:
         """The project's own; made when something is embedded for the first time."""
-        return self._load_embedder(self.config.embedding)
+        return self._embedder_with(self.config.embedding)
 
     def embedder_of(self, collection: str) -> Embedder:
         """A collection's own embedder, or the project's."""
         settings = self.config.embedding_of(collection)
-        if settings == self.config.embedding:
-            return self.embedder
-        with self._embedders_lock:
-            if settings not in self._embedders:
-                self._embedders[settings] = self._load_embedder(settings)
-            return self._embedders[settings]
+        return self.embedder if settings == self.config.embedding else self._embedder_with(settings)
 
-    def _load_embedder(self, settings: Embedding) -> Embedder:
+    def _embedder_with(self, settings: Embedding) -> Embedder:
+        """The one embedder with these settings, however many threads ask: a model must not be in memory twice."""
         remembers = self.config.store.engine != "memory" and not self.read_only
         cache = self.config.database_path.with_name(CACHE_NAME) if remembers else None
-        return load_embedder(settings, self.config.model, self.config.retry, cache=cache)
+        with self._embedders_lock:
+            if settings not in self._embedders:
+                self._embedders[settings] = load_embedder(settings, self.config.model, self.config.retry, cache=cache)
+            return self._embedders[settings]
 
     @cached_property
     def _reranker(self) -> Reranker | None:
@@ -166,7 +172,7 @@ class Engine:
             for number in self._indexer.request(collection, only, force=force)[0]
         }
         self._call_worker()
-        return [each for each in self.store.requests.latest(limit=len(numbers)) if each.id in numbers]
+        return [each for each in self.store.requests.latest(limit=MOST_PENDING) if each.id in numbers]
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
@@ -228,6 +234,14 @@ class Engine:
         if outcomes is None:
             self.store.requests.recover()
         return outcomes
+
+    def alone(self) -> AbstractContextManager[None]:
+        """A block within which no other process or thread indexes; `IndexBusy` if one does not come to an end."""
+        return self._turn()
+
+    def restore(self, name: str, document: Document) -> None:
+        """Index a document once more from the text that the index itself holds."""
+        self._indexer.restore(collections.find(self.store, self.config, name), document)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -413,10 +427,10 @@ class Engine:
 
     def close(self) -> None:
         """Let go of the index and of the models."""
-        own = self.__dict__.get("embedder")
-        for each in (*self._embedders.values(), *([own] if own else []), self.__dict__.get("_reranker")):
-            if each is not None:
-                each.close()
+        for embedder in self._embedders.values():
+            embedder.close()
+        if reranker := self.__dict__.get("_reranker"):
+            reranker.close()
         self.store.close()
 
     def __enter__(self) -> Self:

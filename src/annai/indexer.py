@@ -15,6 +15,7 @@ from annai.config import Config
 from annai.embedders.base import Embedder, Vectors, normalised
 from annai.errors import AnnaiError, CollectionError, EmbedderMismatch, ReadError, SkippedFile
 from annai.fields import FIELD_WEIGHTS, LARGEST_SHARE, NAMES, Fields, meaningful_path, passage_fields
+from annai.outline import outline
 from annai.project import Confirm, Progress
 from annai.scanner import Scan, scan
 from annai.splitters.base import load_splitter
@@ -33,6 +34,9 @@ BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
 
 CLAIM_FILES = 128
 """Requests taken from the queue at a time: enough to embed them together, few enough to stop soon."""
+
+MOST_PENDING = 1_000_000
+"""Requests that are looked at to see whether a path waits already."""
 
 RETRY_PAUSE, RETRY_GROWTH = 2.0, 4.0
 """Seconds before a failed request is tried again, and how many times longer every further wait is."""
@@ -116,7 +120,14 @@ class Indexer:
         logger.debug("[index] %s: %d changes, %d unchanged", collection.name, len(paths), found.unchanged)
         if not paths and not collection.imported_at:
             self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
-        return self._store.requests.add(collection.name, paths) if paths else [], found.unchanged
+        return self._queue(collection.name, paths) if paths else [], found.unchanged
+
+    def _queue(self, collection: str, paths: Sequence[str]) -> list[int]:
+        """Ask for the paths, and return the requests' ids; one that waits for its first attempt is as good as new."""
+        pending = self._store.requests.latest("pending", collection, limit=MOST_PENDING)
+        waiting = {request.path: request.id for request in pending if not request.attempts}
+        added = self._store.requests.add(collection, [path for path in paths if path not in waiting])
+        return [*(waiting[path] for path in paths if path in waiting), *added]
 
     def step(self, stop: Callable[[], bool] = lambda: False) -> Outcomes | None:
         """Take the oldest requests that are due through the pipeline; None if there are none.
@@ -165,6 +176,13 @@ class Indexer:
         self._store.save_collection(dataclasses.replace(staging, imported_at=timestamp()))
         self._store.swap_collection(staging.name, collection.name)
         return outcomes
+
+    def restore(self, collection: Collection, document: Document) -> None:
+        """Split, embed and write a document once more, from the text that the index itself holds."""
+        whole = dataclasses.replace(document, outline=outline(document.text, document.format, document.body_start))
+        sections = load_splitter(self._config.chunking.strategy)(whole, self._config.chunking)
+        change = Change(ChangeKind.UPDATED, document.path, collection.source / document.path)
+        self._write(collection, [_Prepared(change, whole, sections)])
 
     def check_embedder(self, collection: Collection) -> None:
         """Vectors of two embedders cannot be compared: say how to get out of it."""

@@ -20,10 +20,11 @@ class IndexLock:
     """The right to write an index.
 
     The operating system takes it back when its holder dies, however that happens. The threads of one process share
-    it: `hold` keeps it for the process, `turn` gives it to one thread at a time.
+    it: `hold` keeps it for the process, `turn` gives it to one thread at a time. Without a file no other process is
+    kept away: where machines share an index, its queue does that.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path | None) -> None:
         self._file = file
         self._guard = threading.Lock()
         self._thread = threading.RLock()
@@ -33,7 +34,7 @@ class IndexLock:
     def hold(self) -> bool:
         """Take it for this process, if no other has it; as often as it is let go."""
         with self._guard:
-            if self._holds == 0:
+            if self._holds == 0 and self._file is not None:
                 descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
                 if not _try_lock(descriptor):
                     os.close(descriptor)
@@ -46,7 +47,7 @@ class IndexLock:
         """Undo one `hold`."""
         with self._guard:
             self._holds -= 1
-            if self._holds == 0:
+            if self._holds == 0 and self._file is not None:
                 os.close(self._descriptor)
 
     @contextmanager

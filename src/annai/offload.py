@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 CODE = "from annai.offload import work; work()"
 
 PATIENCE = 10.0
-"""Seconds that the new process waits for the lock, which the old one lets go for it."""
+"""Seconds that it waits for the lock, should someone else be indexing."""
 
 STOP_SECONDS = 20.0
 """How long it may take to finish the documents at hand."""

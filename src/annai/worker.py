@@ -53,7 +53,8 @@ DAY, PRUNE_SECONDS = 86_400.0, 3_600.0
 class Worker:
     """Keeps a project's index fresh while this process lives.
 
-    Of several processes one is at work, the one that has the index lock; should it end, another takes over.
+    Of several processes one does, the one that has the keeper's lock; should it end, another takes over. It has the
+    index lock only while it indexes, so that an import by hand gets its turn.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -69,11 +70,15 @@ class Worker:
         self._settled = False
         """Whether everything was compared with the disk since the watcher began, or since a burst."""
         self._next_prune = 0.0
+        self._last_error = ""
+        """What was told last: a model that is down or a folder that is gone need not be told of every few seconds."""
         self._may_hand_over = bool(sys.executable) and engine.embedder.additive
 
     def start(self) -> None:
         """Begin; it returns at once."""
         sys.setswitchinterval(SWITCH_SECONDS)
+        if self._engine.read_only:
+            return  # As on a read replica: others keep it fresh.
         self._engine.wake = self._wake.set
         self._thread.start()
 
@@ -81,7 +86,8 @@ class Worker:
         """Finish the documents at hand and end."""
         self._stop.set()
         self._wake.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def __enter__(self) -> Self:
         self.start()
@@ -93,20 +99,17 @@ class Worker:
         self.stop()
 
     def _run(self) -> None:
-        lock = self._engine.lock
+        keeper = self._engine.keeper
         while not self._stop.is_set():
-            if not lock.hold():
+            if not keeper.hold():
                 self._pause(TAKE_OVER_SECONDS)
                 continue
             try:
-                self._guarded(self._engine.store.requests.recover)
-                while not self._stop.is_set() and not self._has_much_to_do():
-                    self._guarded(self._round)
+                while not self._stop.is_set():
+                    self._guarded(self._hand_over if self._has_much_to_do() else self._round)
             finally:
-                lock.let_go()
-            if not self._stop.is_set():
-                self._guarded(self._hand_over)
-        self._unwatch()
+                self._unwatch()
+                keeper.let_go()
 
     def _has_much_to_do(self) -> bool:
         """Whether so much is due that indexing it here would slow down searches.
@@ -135,7 +138,9 @@ class Worker:
         try:
             work()
         except AnnaiError as error:
-            logger.error("%s", error)
+            if str(error) != self._last_error:
+                logger.error("%s", error)
+            self._last_error = str(error)
             self._pause(ERROR_PAUSE)
         except Exception:
             logger.exception("the worker stumbled; it goes on")

@@ -1,0 +1,76 @@
+"""`annai mcp`: serve this project to an agent."""
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from annai.config import Config, override
+from annai.errors import ServerError
+from annai.interfaces.cli.options import project_command
+
+INDEX_NAME = "index.sqlite"
+CHATTY = ("mcp", "watchfiles", "asyncio", "httpx2")
+
+
+@click.command()
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path), help="Where the index is kept (default: .annai in the folder)."
+)
+@click.option("--http", is_flag=True, help="Serve over HTTP, at /mcp of the project's server, instead of stdio.")
+@click.option("--port", metavar="N|auto", help="The port for --http (server.port: 24280), or any free one.")
+@project_command()
+def command(config: Config, data_dir: Path | None, http: bool, port: str | None) -> None:
+    """Serve this project to an agent, over MCP.
+
+    An agent's program starts this by itself: `annai setup` writes it into the
+    program's configuration. Nothing needs to be set up before: the first search
+    indexes the folder, and what is saved later is noticed.
+    """
+    if port and not http:
+        raise click.UsageError("--port is for --http.")
+    if data_dir:
+        config = override(config, "database", path=str(data_dir.absolute() / INDEX_NAME))
+    if http:
+        _serve_http(config, _port(port))
+        return
+    if sys.stdin.isatty():
+        click.echo("annai: an agent's program speaks to this; `annai setup` tells it how. Ctrl-C ends it.", err=True)
+    # Before anything else is loaded: what it prints must not reach the client.
+    from annai.interfaces.mcp.streams import claim_standard_streams  # noqa: PLC0415
+
+    incoming, outgoing = claim_standard_streams()
+    _set_level(config)
+    from annai.interfaces.mcp.access import Access  # noqa: PLC0415
+    from annai.interfaces.mcp.stdio import serve  # noqa: PLC0415
+
+    serve(Access(config), incoming, outgoing)
+
+
+def _serve_http(config: Config, port: int | None) -> None:
+    """Be the project's server, in the foreground."""
+    from annai.interfaces.server import serve  # noqa: PLC0415 - only where it is served
+    from annai.pidfile import running  # noqa: PLC0415
+
+    if record := running(config):
+        raise ServerError(f"A server of this project runs already; agents reach it at {record.url}/mcp.")
+    click.echo("Agents connect to the path /mcp of this server.")
+    serve(config, port=port, tell=click.echo)
+
+
+def _port(value: str | None) -> int | None:
+    """The port that was named; 0 for any."""
+    if value is None or value == "auto":
+        return None if value is None else 0
+    if not value.isdecimal() or not 1 <= int(value[:6]) <= 65535:
+        raise click.BadParameter(f"{value!r} is neither a port (1 to 65535) nor `auto`.", param_hint="--port")
+    return int(value)
+
+
+def _set_level(config: Config) -> None:
+    """Log to standard error as a server does: as much as the settings say, everything with --verbose."""
+    root = logging.getLogger()
+    root.setLevel(min(root.level, logging.getLevelName(config.logging.level.upper())))
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)

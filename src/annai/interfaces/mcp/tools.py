@@ -1,0 +1,245 @@
+"""What can an agent do? The tools: how they are described to a model, and what each of them does."""
+
+import difflib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from annai.config import Config
+from annai.errors import NotFound, QueryError
+from annai.interfaces.mcp.arguments import Argument, checked
+from annai.interfaces.mcp.documents import read_document
+from annai.interfaces.mcp.indexing import Indexing, Report, searched
+from annai.interfaces.mcp.reports import problem_lines, tell_collections, tell_status, tell_summary
+from annai.interfaces.mcp.results import Told, tell_answer, tell_nothing
+from annai.project import Project
+from annai.query import LONGEST_NAME, LONGEST_QUERY
+from annai.types import Collection, Content, Mode, Query, Where
+
+MOST_RESULTS = 50
+"""Results of one search: more would not fit into any answer."""
+
+SIMILAR = 3
+"""How many names a question “did you mean” offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as a model sees it, and what it does."""
+
+    name: str
+    title: str
+    text: str
+    arguments: tuple[Argument, ...]
+    call: Callable[[dict[str, Any], Report], Awaitable[Told]]
+    is_read_only: bool = True
+
+
+class Tools:
+    """The tools of one project."""
+
+    def __init__(self, config: Config, indexing: Indexing) -> None:
+        self._config = config
+        self._indexing = indexing
+
+    def every(self, collections: Sequence[Collection]) -> list[Tool]:
+        """All tools, in their order: the search of everything, one search a collection, and the rest.
+
+        A project without registered collections is one collection, and `search` is its tool.
+        """
+        enabled = [each for each in collections if each.enabled]
+        names = tuple(each.name for each in enabled)
+        return [self._search_all(names), *map(self._search_one, enabled), *self._others()]
+
+    async def search(self, query: str, collection: str, report: Report) -> Told:
+        """Search as a model does that names nothing but a query, and perhaps a collection."""
+        arguments = checked("search", self._search_arguments(), {"query": query})
+        return await self._search({**arguments, "collections": (collection,) if collection else ()}, report)
+
+    def _search_all(self, names: tuple[str, ...]) -> Tool:
+        which = Argument("collections", "strings", "Only these collections; default: all.", choices=names)
+        return Tool(
+            "search",
+            "Search documents",
+            "Search the project's documents by meaning and by words, in Japanese and English (a question in one "
+            "language finds text in the other). Returns the sections that answer best, with path, lines, score, id "
+            "and text. Read more of a result with `get_document` and its id; cite as path:line.",
+            (*self._search_arguments(), *((which,) if names else ())),
+            self._search,
+        )
+
+    def _search_one(self, collection: Collection) -> Tool:
+        def call(arguments: dict[str, Any], report: Report) -> Awaitable[Told]:
+            return self._search({**arguments, "collections": (collection.name,)}, report)
+
+        return Tool(
+            collection.name,
+            f"Search {collection.name}",
+            f"{collection.description or f'The documents of {collection.name}.'}\n\n"
+            f"Searches the collection `{collection.name}` by meaning and by words, in Japanese and English. Returns "
+            "sections with path, lines, score, id and text; `get_document` reads on.",
+            self._search_arguments(),
+            call,
+        )
+
+    def _search_arguments(self) -> tuple[Argument, ...]:
+        settings = self._config.search
+        return (
+            Argument("query", "string", "A question or some words.", required=True, minimum=1, maximum=LONGEST_QUERY),
+            Argument(
+                "limit",
+                "integer",
+                "How many results.",
+                default=min(settings.limit, MOST_RESULTS),
+                minimum=1,
+                maximum=MOST_RESULTS,
+            ),
+            Argument(
+                "depth",
+                "integer",
+                "Return sections of this depth: 0 whole documents, 1 to 3 what stands under a heading of that level; "
+                "default: the smallest section around each match.",
+                minimum=0,
+                maximum=3,
+            ),
+            Argument(
+                "path",
+                "string",
+                "Only documents under this folder, or this file, such as `guide/` or `guide/setup.md`.",
+                maximum=LONGEST_NAME,
+            ),
+            Argument(
+                "mode",
+                "string",
+                "hybrid: by meaning and words; vector: by meaning; keyword: by words, for exact names.",
+                default=settings.mode,
+                choices=("hybrid", "vector", "keyword"),
+            ),
+        )
+
+    def _others(self) -> list[Tool]:
+        reference = Argument(
+            "path",
+            "string",
+            "A document's path as a search shows it (`guide/setup.md`), or a section's id (`docs:guide/setup.md#1.2`).",
+            required=True,
+            minimum=1,
+            maximum=LONGEST_NAME,
+        )
+        part = Argument(
+            "part",
+            "string",
+            "section: what `path` names; whole: the whole document around a section; parent: the section around it; "
+            "children: the list of sections inside it.",
+            default="section",
+            choices=("section", "whole", "parent", "children"),
+        )
+        return [
+            Tool(
+                "get_document",
+                "Read a document",
+                "Read a document or one section of it, as it is in the index. Long texts come in pages.",
+                (
+                    reference,
+                    part,
+                    Argument("start_line", "integer", "Only from this line of the document on.", minimum=1),
+                    Argument("end_line", "integer", "Only up to this line, included.", minimum=1),
+                    Argument("page", "integer", "Which page of a long text.", default=1, minimum=1),
+                ),
+                self._get_document,
+            ),
+            Tool(
+                "list_collections",
+                "List collections",
+                "List the collections of documents, with what they hold and where their files are.",
+                (),
+                self._list_collections,
+            ),
+            Tool(
+                "reindex",
+                "Update the index",
+                "Bring the index up to date with the files now, and wait for it. Seldom needed: saved files are "
+                "noticed by themselves, and a search looks for changes first.",
+                (
+                    Argument("paths", "strings", "Only these files or folders; default: everything."),
+                    Argument(
+                        "force",
+                        "boolean",
+                        "Read every file again, changed or not; needed once after the embedding model was changed.",
+                        default=False,
+                    ),
+                ),
+                self._reindex,
+                is_read_only=False,
+            ),
+            Tool(
+                "index_status",
+                "Show the index's state",
+                "Tell how many documents are indexed, whether files are still waiting, and which could not be read.",
+                (),
+                self._index_status,
+            ),
+        ]
+
+    async def _search(self, arguments: dict[str, Any], report: Report) -> Told:
+        names = tuple(arguments.get("collections") or ())
+        query = Query(
+            text=arguments["query"],
+            limit=arguments["limit"],
+            where=Where(collections=names, paths=(arguments["path"],) if arguments["path"] else ()),
+            depths=() if arguments["depth"] is None else (arguments["depth"],),
+            mode=cast(Mode, arguments["mode"]),
+            content=cast(Content, self._config.search.content),
+        )
+        freshness = await self._indexing.refresh(names, report)
+        notes = freshness.notes
+        try:
+            answer = await self._indexing.use(lambda project: project.search(query))
+        except NotFound:
+            if not freshness.waiting:
+                raise
+            return Told({"query": query.text, "total": 0, "results": [], "notes": notes}, "\n".join(notes))
+        if not answer.results:
+            reasons = await self._indexing.use(lambda project: _why_nothing(project, query))
+            return tell_nothing(query, reasons, notes)
+        return tell_answer(answer, self._config.search.max_tokens, notes)
+
+    async def _get_document(self, arguments: dict[str, Any], report: Report) -> Told:
+        if arguments["part"] == "children" and (arguments["start_line"] or arguments["end_line"]):
+            raise QueryError("Lines are lines of the text: leave out part `children`, or start_line and end_line.")
+        await self._indexing.refresh((), report)
+        tokens = self._config.search.max_tokens
+        return await self._indexing.use(lambda project: read_document(project, tokens, **arguments))
+
+    async def _list_collections(self, arguments: dict[str, Any], report: Report) -> Told:  # noqa: ARG002 - as every tool
+        return tell_collections((await self._indexing.use(lambda project: project.status())).collections)
+
+    async def _reindex(self, arguments: dict[str, Any], report: Report) -> Told:
+        summary = await self._indexing.reindex(arguments["paths"] or (), arguments["force"], report)
+        status = await self._indexing.use(lambda project: project.status())
+        total = sum(each.statistics.sections for each in status.collections)
+        return tell_summary(summary, total, problem_lines(status.collections))
+
+    async def _index_status(self, arguments: dict[str, Any], report: Report) -> Told:  # noqa: ARG002 - as every tool
+        return tell_status(await self._indexing.use(lambda project: project.status()))
+
+
+def arguments_of(tool: Tool, values: dict[str, Any] | None) -> dict[str, Any]:
+    """What a tool was given, checked."""
+    return checked(tool.name, tool.arguments, values or {})
+
+
+def _why_nothing(project: Project, query: Query) -> list[str]:
+    """What stands in the way of a search that found nothing, as far as it can be told."""
+    if not query.where.paths:
+        return []
+    (wanted,) = query.where.paths
+    prefix = wanted.strip("/").removeprefix("./")
+    names = query.where.collections or searched(project)
+    paths = [path for name in names for path in project.document_paths(name)]
+    if any(path == prefix or path.startswith(f"{prefix}/") for path in paths):
+        return []
+    folders = {path.rpartition("/")[0] for path in paths} - {""}
+    close = difflib.get_close_matches(prefix, [*folders, *paths], n=SIMILAR, cutoff=0.5)
+    instead = f" (did you mean {' or '.join(close)}?)" if close else ""
+    return [f"no document lies under {wanted!r}{instead}"]
