@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help try test lint docs bench model clean
+.PHONY: help try test lint docs bench quality model clean
 
 help:
 	@echo "make try     install annai here and search the example documents"
 	@echo "make test    check style and types, and run every test"
 	@echo "make docs    renew the generated pages in docs/"
 	@echo "make bench   measure speed and memory (needs ../shared/eval, or ANNAI_EVAL)"
+	@echo "make quality measure the answers on the evaluation sets, against the baseline (needs the same)"
 	@echo "make model   make the bundled model anew (needs ../shared/model, or ANNAI_MODEL_DATA)"
 	@echo "make clean   remove what the others made"
 
@@ -32,12 +33,19 @@ lint: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/picture.py
+	$(BIN)/python docs/mcp_transcript.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/pipeline.py
 	$(BIN)/python benchmarks/vectors.py
 	$(BIN)/python benchmarks/static.py
-	$(BIN)/python benchmarks/quality.py
+	$(BIN)/python benchmarks/embedders.py
+	$(BIN)/python benchmarks/mcp_start.py
+	$(BIN)/python benchmarks/stores.py
+	$(BIN)/python benchmarks/answers.py
+
+quality: $(VENV)/.dev
+	$(BIN)/python benchmarks/quality.py --write
 
 model: $(VENV)/.model
 	$(BIN)/python -m model.build

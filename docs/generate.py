@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from annai.config import SECTIONS, default_text, explain
+from annai.config import COLLECTIONS_TEXT, SECTIONS, default_text, explain
 from annai.interfaces.cli import cli
 
 DOCS = Path(__file__).parent
@@ -32,6 +32,7 @@ def settings_page() -> str:
     for name, section in SECTIONS.items():
         lines += ["", f"## [{name}]", "", "| key | default | meaning |", "|---|---|---|"]
         lines += [f"| `{item.name}` | `{default_text(item)}` | {explain(item)} |" for item in fields(section)]
+    lines += ["", "## [collections.NAME.embedding]", "", *COLLECTIONS_TEXT]
     return "\n".join(lines) + "\n"
 
 

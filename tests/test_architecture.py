@@ -21,7 +21,7 @@ LEVELS = (
     ("ranking",),
     ("indexer", "search", "answer", "watcher"),
     ("engine",),
-    ("offload",),
+    ("offload", "maintenance"),
     ("worker",),
     ("connection",),
     ("client", "pidfile"),

@@ -234,6 +234,10 @@ class Reasons:
     """Cosine of the query's vector and the whole document's."""
     keywords: float = 0.0
     """The share of the query's words, by weight, that the best passage holds, 0–1."""
+    rerank: float | None = None
+    """What the reranker gives it, 0–1; None where none looked at it."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """What adds up to the score: meaning, document, words, phrase, more_words, passage, window, title and behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +278,8 @@ class Answer:
     total: int
     """How many sections were found before the limit."""
     results: tuple[Hit, ...]
+    note: str = ""
+    """What the reader should know of how it came about: that it was not reranked, and why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ CAPACITY = 50_000
 """Word vectors kept in memory: 50 MB at most."""
 
 
-def create(settings: Embedding) -> Embedder:
+def create(settings: Embedding, **_: object) -> Embedder:
     """The embedder of hashed words."""
     return HashingEmbedder(settings.batch_size)
 

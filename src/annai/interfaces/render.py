@@ -21,6 +21,7 @@ PARTS = {
     "meaning": "for its meaning",
     "document": "for the whole document's",
     "words": "for its words",
+    "phrase": "for a phrase as it stands",
     "more_words": "for those of the document's next passage",
     "passage": "for what it has of the question, word by word",
     "window": "for its closest lines",

@@ -21,6 +21,7 @@ COMMANDS = {
     "tool": "collection",
     "import": "imports",
     "index": "index",
+    "store": "store",
     "server": "server",
     "mcp": "mcp",
     "setup": "setup",

@@ -1,0 +1,197 @@
+"""`annai model …`: which embedding models are there, and how does one do here?"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+
+import click
+
+from annai.config import Config, Embedding, override, secret
+from annai.embedders.base import Embedder, Vectors, load_embedder
+from annai.embedders.models import MODELS, KnownModel, known_model
+from annai.errors import ConfigError
+from annai.interfaces.cli.options import project_command
+from annai.interfaces.render import print_table, size
+from annai.weights import fetched_weights, is_installed
+
+KEYS = {"gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "openai": ("OPENAI_API_KEY",)}
+
+PAIRS = (
+    ("How do I reset my password?", "Open the account page and choose “forgot password” to set a new one."),
+    ("パスワードを忘れました", "アカウント画面の「パスワードを忘れた方」から再設定できます。"),
+)
+"""A question and its answer, in two languages."""
+
+SPEED_TEXTS = 64
+"""How many texts are embedded to tell the speed."""
+
+_name = click.argument("name", required=False, default="")
+_format = click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
+
+
+@click.group()
+def command() -> None:
+    """See and try embedding models."""
+
+
+@command.command("ls")
+@_format
+@project_command(docs_dir=False, server=False)
+def ls(config: Config, form: str | None) -> None:
+    """List the models that are known by name.
+
+    Others work too: any that sentence-transformers loads, an ONNX folder, or a
+    service with OpenAI's interface.
+    """
+    shown = [_described(model) for model in (_bundled(), *MODELS)]
+    if (form or config.display.default_format) == "json":
+        click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
+        return
+    columns = ("name", "provider", "size", "languages", "dimensions", "licence", "installed")
+    print_table(columns, ([str(each[column]) for column in columns] for each in shown), config)
+
+
+@command.command("show")
+@_name
+@_format
+@project_command(docs_dir=False, server=False)
+def show(config: Config, name: str, form: str | None) -> None:
+    """Show a model, or the one that the settings name, and how to choose it."""
+    settings = _settings(config, name)
+    embedder = load_embedder(settings, config.model, config.retry)
+    known = known_model(settings.model) if settings.model else None
+    values: dict[str, object] = {
+        "provider": settings.provider,
+        "model": settings.model or "(the provider's own)",
+        "identity": embedder.identity,
+        "dimensions": embedder.dimension or "(known when it is loaded)",
+        "batch_size": embedder.batch_size,
+        "device": settings.device,
+        **(_described(known) if known else {}),
+    }
+    if known:
+        values |= {"query_prefix": known.query_prefix, "document_prefix": known.document_prefix}
+        values["max_tokens"] = known.max_tokens
+    if (form or config.display.default_format) == "json":
+        click.echo(json.dumps(values, ensure_ascii=False, indent=2))
+        return
+    for key, value in values.items():
+        click.echo(f"{key:16}{value!r}" if key.endswith("_prefix") else f"{key:16}{value}")
+    click.echo(f"\nIn annai.toml:\n\n[embedding]\nprovider = {json.dumps(settings.provider)}")
+    if settings.model:
+        click.echo(f"model = {json.dumps(settings.model, ensure_ascii=False)}")
+    if known and known.own_code:
+        click.echo("trust_remote_code = true  # it runs code of its own: read that first")
+
+
+@command.command("test")
+@_name
+@click.option("--provider", help="The provider, for a model that is not known by name.")
+@click.option("--device", help="auto, cpu, cuda or mps.")
+@_format
+@project_command(docs_dir=False, server=False)
+def test(config: Config, name: str, provider: str | None, device: str | None, form: str | None) -> None:
+    """Embed a few texts, and tell how well, how fast and at what memory.
+
+    A model that is not on this machine is fetched from the hub.
+    """
+    settings = _settings(config, name, provider)
+    config = override(dataclasses.replace(config, embedding=settings), "embedding", device=device)
+    embedder = load_embedder(config.embedding, config.model, config.retry)
+    start = perf_counter()
+    vectors = [(embedder.embed_query(question), embedder.embed_documents([answer])[0]) for question, answer in PAIRS]
+    loaded = perf_counter() - start
+    cosines = [[float(question @ answer) for _, answer in vectors] for question, _ in vectors]
+    values: dict[str, str | int | float] = {
+        "identity": embedder.identity,
+        "dimensions": embedder.dimension,
+        "cosine_english_pair": round(cosines[0][0], 3),
+        "cosine_japanese_pair": round(cosines[1][1], 3),
+        "cosine_across_languages": round((cosines[0][1] + cosines[1][0]) / 2, 3),
+        "cosine_unrelated": round(_unrelated(embedder, vectors), 3),
+        "seconds_to_first_vector": round(loaded, 2),
+        "texts_per_second": round(_speed(embedder), 1),
+        "memory_bytes": _memory(),
+    }
+    embedder.close()
+    if (form or config.display.default_format) == "json":
+        click.echo(json.dumps(values, ensure_ascii=False, indent=2))
+        return
+    for key, value in values.items():
+        click.echo(f"{key.replace('_', ' '):26}{size(int(value)) if key == 'memory_bytes' else value}")
+
+
+def _settings(config: Config, name: str, provider: str | None = None) -> Embedding:
+    """The settings of the model that is meant: the configured one, a known one, or any by its provider."""
+    if not name:
+        return override(config, "embedding", provider=provider).embedding
+    known = known_model(name)
+    if name in ("static", "use", "hashing"):
+        return Embedding(provider=name)
+    if not known and not provider and not Path(name).is_dir():
+        raise ConfigError(f"{name!r} is not known by name; say with --provider what it is, or see `annai model ls`.")
+    chosen = provider or (known.provider if known else _provider_of(Path(name)))
+    trusted = config.embedding.trust_remote_code and config.embedding.model == name
+    checked = override(config, "embedding", provider=chosen, model=known.name if known else name).embedding
+    # Of the other settings only those hold that name no model.
+    keys = ("device", "base_url", "api_key_env", "timeout_seconds", "parallel_requests")
+    return Embedding(
+        provider=checked.provider,
+        model=checked.model,
+        trust_remote_code=trusted,
+        **{key: getattr(checked, key) for key in keys},
+    )
+
+
+def _provider_of(folder: Path) -> str:
+    return "onnx" if any(folder.rglob("*.onnx")) and not any(folder.glob("*.safetensors")) else "sentence-transformers"
+
+
+def _bundled() -> KnownModel:
+    embedder = load_embedder(Embedding())
+    return KnownModel("static", "static", embedder.dimension, 0, "ja, en", "Apache-2.0", "16 MB")
+
+
+def _described(model: KnownModel) -> dict[str, object]:
+    smaller = " or less" if model.cuts == (0,) else "".join(f", {each}" for each in model.cuts)
+    return {
+        "name": model.name,
+        "provider": model.provider,
+        "size": model.parameters,
+        "languages": model.languages,
+        "dimensions": f"{model.dimension}{smaller}",
+        "licence": model.licence,
+        "installed": _installed(model),
+    }
+
+
+def _installed(model: KnownModel) -> str:
+    if not is_installed(model.provider):
+        extra = "local" if model.provider == "sentence-transformers" else model.provider
+        return f"no: pip install 'annai[{extra}]'"
+    if model.provider in KEYS:
+        return "yes" if secret(*KEYS[model.provider]) else f"no key: {KEYS[model.provider][0]}"
+    if model.provider == "sentence-transformers" and fetched_weights(model.name) is None:
+        return "not fetched"
+    return "yes"
+
+
+def _unrelated(embedder: Embedder, vectors: Sequence[tuple[Vectors, Vectors]]) -> float:
+    """How near a text is that has nothing to do with the questions: what a useful model keeps apart."""
+    other = embedder.embed_documents(["The glacier lost two metres of ice in the summer of 1987."])[0]
+    return sum(float(other @ question) for question, _ in vectors) / len(vectors)
+
+
+def _speed(embedder: Embedder) -> float:
+    texts = [f"{PAIRS[number % 2][1]} ({number})" for number in range(SPEED_TEXTS)]
+    start = perf_counter()
+    embedder.embed_documents(texts)
+    return SPEED_TEXTS / max(perf_counter() - start, 1e-9)
+
+
+def _memory() -> int:
+    import psutil  # noqa: PLC0415 - only here
+
+    return int(psutil.Process().memory_info().rss)

@@ -1,0 +1,1 @@
+"""How results are ordered anew: one module a provider."""

@@ -1,0 +1,147 @@
+"""A service on this machine that speaks the real formats of OpenAI, Gemini and rerankers, and fails on demand."""
+
+import json
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from annai.config import Embedding
+from annai.embedders.base import load_embedder
+
+Answer = Callable[[Any], Any]
+
+
+@dataclass
+class Asked:
+    """One request that came."""
+
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Service:
+    """What the service was asked, and how it answers the next requests before it answers as it should."""
+
+    url: str = ""
+    asked: list[Asked] = field(default_factory=list)
+    next: deque[dict[str, Any]] = field(default_factory=deque)
+    """Each: status, headers, body (text), cut (bytes left out of the answer), or change (applied to the answer)."""
+    release: threading.Event = field(default_factory=threading.Event)
+    """Set to let requests go on that were told to `hang`."""
+    together: int = 0
+    most_together: int = 0
+    gate: threading.Barrier | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def texts(self) -> list[str]:
+        """Every text that was to be embedded, in the order of the requests."""
+        found: list[str] = []
+        for each in self.asked:
+            if "requests" in each.body:
+                found += [request["content"]["parts"][0]["text"] for request in each.body["requests"]]
+            else:
+                found += each.body.get("input", [])
+        return found
+
+
+def vectors(texts: list[str], dimension: int) -> list[list[float]]:
+    """Vectors of hashed words, cut: like texts are near each other."""
+    rows = load_embedder(Embedding(provider="hashing")).embed_documents(texts)[:, :dimension]
+    return [[float(each) for each in row + 0.001] for row in rows]
+
+
+def openai_answer(body: Any, dimension: int = 32) -> Any:  # noqa: ANN401 - JSON
+    rows = vectors(body["input"], body.get("dimensions", dimension))
+    data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
+    usage = {"prompt_tokens": 1, "total_tokens": 1}
+    return {"object": "list", "model": body["model"], "data": data[::-1], "usage": usage}
+
+
+def gemini_answer(body: Any) -> Any:  # noqa: ANN401 - JSON
+    texts = [request["content"]["parts"][0]["text"] for request in body["requests"]]
+    rows = vectors(texts, 256)
+    size = body["requests"][0]["outputDimensionality"]
+    return {"embeddings": [{"values": (row * 12)[:size]} for row in rows]}
+
+
+def rerank_answer(body: Any) -> Any:  # noqa: ANN401 - JSON
+    """Texts that hold more of the question's words are better; TEI's form where the texts come as `texts`."""
+    wanted = set(re.findall(r"\w+", body["query"].lower()))
+    texts = body.get("documents", body.get("texts"))
+    scores = [len(wanted & set(re.findall(r"\w+", text.lower()))) / max(len(wanted), 1) for text in texts]
+    name = "score" if "texts" in body else "relevance_score"
+    rows = sorted(({"index": number, name: score} for number, score in enumerate(scores)), key=lambda row: -row[name])
+    return rows if "texts" in body else {"model": body["model"], "results": rows}
+
+
+ANSWERS: dict[str, Answer] = {
+    "/embeddings": openai_answer,
+    ":batchEmbedContents": gemini_answer,
+    "/rerank": rerank_answer,
+}
+
+
+@contextmanager
+def running() -> Iterator[Service]:
+    """A service on a free port."""
+    service = Service()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with service.lock:
+                service.asked.append(Asked(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+                service.together += 1
+                service.most_together = max(service.most_together, service.together)
+                planned = service.next.popleft() if service.next else {}
+            try:
+                if service.gate:
+                    service.gate.wait(timeout=60)
+                if planned.get("hang"):
+                    service.release.wait(timeout=60)
+                    return
+                self.answer(body, planned)
+            finally:
+                with service.lock:
+                    service.together -= 1
+
+        def answer(self, body: Any, planned: dict[str, Any]) -> None:  # noqa: ANN401 - JSON
+            status = planned.get("status", 200)
+            answer = next((make for end, make in ANSWERS.items() if self.path.endswith(end)), None)
+            text = planned.get("body")
+            if text is None and status == 200 and answer:
+                made = answer(body)
+                text = json.dumps(planned["change"](made) if "change" in planned else made)
+            sent = (text or json.dumps({"error": {"message": "as planned", "code": status}})).encode()
+            self.send_response(status)
+            for name, value in planned.get("headers", {}).items():
+                self.send_header(name, value)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(sent)))
+            self.end_headers()
+            self.wfile.write(sent[: len(sent) - planned.get("cut", 0)])
+            if planned.get("cut"):
+                self.close_connection = True
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on standard error."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    service.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield service
+    finally:
+        service.release.set()
+        server.shutdown()
+        server.server_close()
