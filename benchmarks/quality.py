@@ -1,75 +1,174 @@
-"""How good are the answers? nDCG@10, Recall@5 and MRR@10 of the whole product on the evaluation sets, by mode.
+"""How good are the answers? The whole product on every evaluation set, by mode and by type of question.
 
-    python benchmarks/quality.py [SET …] [--provider static] [--modes vector keyword hybrid] [--json FILE]
+    python benchmarks/quality.py [SET …] [--provider static] [--modes vector keyword hybrid] [--json FILE] [--write]
 
-Every set is laid out as files, indexed with default settings, and searched as a user searches it; a document's rank is
-that of its best section. ../shared/eval/score.py is the judge.
+Every set is laid out as files, indexed with default settings and searched as a user searches it; a document's rank is
+that of its best section (`annai eval` does the same for your own questions). `identifiers` are asked of the documents'
+own code spans: a span that stands in one file only should find that file. The figures are held against those of
+benchmarks/quality.json; with --write they take their place, and benchmarks/quality.md is written.
 """
 
 import argparse
+import hashlib
 import json
+import re
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
 from annai.config import load_config, override
 from annai.engine import Engine
-from annai.types import Mode, Query
+from annai.evaluation import Judgements, Measures, Question, evaluate, read_judgements, read_questions
+from annai.types import Mode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from model.corpus import corpus_names, eval_folder, judge, lay_out
+from model.corpus import corpus_names, eval_folder, lay_out
 
-RESULTS = 50
-"""Sections asked for, so that ten documents are among them."""
+BASELINE, PAGE = (Path(__file__).with_suffix(suffix) for suffix in (".json", ".md"))
+
+FALL = 0.01
+"""A set whose nDCG@10 falls by more than this against the baseline is a failure."""
+
+SPANS = 100
+"""Code spans that are asked for in each set of files."""
+
+FEW = 20
+"""Types with fewer questions are not told apart: chance decides there."""
+
+SPAN = re.compile(r"(?<!`)`([^`\n]{3,60})`(?!`)")
+
+Row = dict[str, str | int | float]
+"""Set, mode and type, the number of queries, and the measures."""
 
 
 def main() -> None:
-    """Evaluate and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Evaluate, print, and compare with the baseline."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="*")
     parser.add_argument("--provider", default="static")
     parser.add_argument("--modes", nargs="*", default=["vector", "keyword", "hybrid"], choices=get_args(Mode))
     parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--write", action="store_true", help="make these figures the baseline")
     options = parser.parse_args()
     folder = eval_folder()
     if not (folder / "score.py").exists():
-        sys.exit(f"There are no evaluation sets in {folder}; name their folder with ANNAI_EVAL.")
-    print(f"provider {options.provider}; nDCG@10 / Recall@5 / MRR@10\n")
-    print("| set |", " | ".join(options.modes), "|")
-    print("|---|" + "---|" * len(options.modes))
-    rows = []
+        print(f"There are no evaluation sets in {folder}, so nothing was measured; name their folder with ANNAI_EVAL.")
+        return
+    rows: list[Row] = []
     for name in options.sets or corpus_names(folder):
-        found = evaluate(folder, name, options.provider, options.modes)
-        rows += [{"set": name, "mode": mode, **measures} for mode, measures in found.items()]
-        cells = (" / ".join(f"{value:.3f}" for value in found[mode].values()) for mode in options.modes)
-        print(f"| {name} |", " | ".join(cells), "|", flush=True)
+        rows += measured(folder, name, options.provider, options.modes)
+        print(_line(name, rows, options.modes), flush=True)
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(_lines(rows), encoding="utf-8")
+    fallen = compared(rows, json.loads(BASELINE.read_text("utf-8")) if BASELINE.exists() else [])
+    if options.write:
+        BASELINE.write_text(_lines(rows), encoding="utf-8")
+        PAGE.write_text(page(rows, options.provider, options.modes), encoding="utf-8")
+    sys.exit(1 if fallen and not options.write else 0)
 
 
-def evaluate(folder: Path, name: str, provider: str, modes: list[Mode]) -> dict[Mode, dict[str, float]]:
-    """The measures of one set, mode by mode."""
-    queries = [json.loads(line) for line in (folder / name / "queries.jsonl").read_text("utf-8").splitlines()]
+def measured(folder: Path, name: str, provider: str, modes: Sequence[Mode]) -> list[Row]:
+    """The measures of one set, mode by mode and type by type."""
     with tempfile.TemporaryDirectory() as temporary:
-        tree, run = Path(temporary) / "tree", Path(temporary) / "run.jsonl"
-        ids = lay_out(folder, name, tree)
+        tree = Path(temporary) / "tree"
+        lay_out(folder, name, tree)
         config = override(load_config(docs_dir=tree), "embedding", provider=provider)
         config = override(config, "database", path=f"{temporary}/index.sqlite")
         config = override(config, "files", respect_gitignore=False, exclude=())
-        found: dict[Mode, dict[str, float]] = {}
+        asked: dict[str, tuple[list[Question], Judgements]] = {
+            name: (read_questions(folder / name / "queries.jsonl"), read_judgements(folder / name / "qrels.tsv"))
+        }
+        if (folder / name / "tree.tar.gz").exists():
+            asked[f"{name} identifiers"] = code_spans(tree)
+        rows: list[Row] = []
         with Engine(config) as engine:
             engine.refresh()
-            for mode in modes:
-                lines = []
-                for query in queries:
-                    answer = engine.search(Query(query["text"], limit=RESULTS, mode=mode, content="none"))
-                    documents = list(dict.fromkeys(ids[hit.path] for hit in answer.results))
-                    lines.append(json.dumps({"id": query["id"], "docs": documents}))
-                run.write_text("\n".join(lines), encoding="utf-8")
-                row = judge(folder).score(folder / name / "queries.jsonl", folder / name / "qrels.tsv", run)[0]
-                found[mode] = {measure: row[measure] for measure in ("ndcg@10", "recall@5", "mrr@10")}
-    return found
+            for part, (questions, judgements) in asked.items():
+                for mode in modes:
+                    found = evaluate(engine.search, questions, judgements, mode)
+                    rows += [_row(part, mode, each) for each in found.measures if each.type == "all" or each.queries]
+    return rows
+
+
+def code_spans(tree: Path) -> tuple[list[Question], Judgements]:
+    """Questions made of code spans that stand in one file only, chosen by their hashes: nobody picked them."""
+    texts = {path.relative_to(tree).as_posix(): path.read_text("utf-8", "replace") for path in tree.rglob("*.md")}
+    owners: dict[str, str] = {}
+    for path, text in texts.items():
+        owners.update((span.strip(), path) for span in SPAN.findall(text) if re.search(r"[A-Za-z]{2}", span))
+    chosen: dict[str, str] = {}
+    for span in sorted(owners, key=lambda span: hashlib.sha256(span.encode()).digest()):
+        if len(chosen) == SPANS:
+            break
+        if sum(span in text for text in texts.values()) == 1:
+            chosen[span] = owners[span]
+    questions = [Question(str(number), span) for number, span in enumerate(chosen)]
+    return questions, {str(number): {path.removesuffix(".md"): 1} for number, path in enumerate(chosen.values())}
+
+
+def compared(rows: Sequence[Row], baseline: Sequence[Row]) -> list[str]:
+    """Print what changed against the baseline; returns the sets that fell."""
+    before = {_key(row): float(row["ndcg"]) for row in baseline}
+    fallen = []
+    for row in rows:
+        change = float(row["ndcg"]) - before.get(_key(row), float(row["ndcg"]))
+        if row["type"] == "all" and abs(change) >= FALL / 2:
+            print(f"{row['set']} {row['mode']}: {change:+.3f} against the baseline")
+            fallen += [str(row["set"])] if change < -FALL else []
+    return fallen
+
+
+def page(rows: Sequence[Row], provider: str, modes: Sequence[str]) -> str:
+    """The figures as a page."""
+    sets = list(dict.fromkeys(str(row["set"]).partition(" ")[0] for row in rows))
+    figures = {_key(row): row for row in rows}
+    day = datetime.now(UTC).date()
+    lines = [
+        "# The answers, measured",
+        "",
+        f"Written by `make quality` on {day}: default settings, provider {provider}, whole files as documents;",
+        "nDCG@10 / Recall@5 / MRR@10.",
+        "",
+        f"| set | queries | {' | '.join(modes)} |",
+        "|---|---|" + "---|" * len(modes),
+        *(_line(name, rows, modes) for name in sets),
+        "",
+        f"By type of question, where there are {FEW} or more (nDCG@10):",
+        "",
+        f"| set | type | queries | {' | '.join(modes)} |",
+        "|---|---|---|" + "---|" * len(modes),
+    ]
+    for row in rows:
+        if row["type"] != "all" and row["mode"] == modes[0] and int(row["queries"]) >= FEW:
+            cells = (f"{figures[str(row['set']), mode, str(row['type'])]['ndcg']:.3f}" for mode in modes)
+            lines.append(f"| {row['set']} | {row['type']} | {row['queries']} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str, mode: str, found: Measures) -> Row:
+    values: Row = {"set": name, "mode": mode, "type": found.type, "queries": found.queries}
+    return values | {"ndcg": found.ndcg, "recall": found.recall, "mrr": found.mrr}
+
+
+def _key(row: Mapping[str, str | int | float]) -> tuple[str, str, str]:
+    return str(row["set"]), str(row["mode"]), str(row["type"])
+
+
+def _line(name: str, rows: Sequence[Row], modes: Sequence[str]) -> str:
+    """The lines of the table for a set and for what goes with it."""
+    lines = []
+    for part in dict.fromkeys(str(row["set"]) for row in rows if str(row["set"]).partition(" ")[0] == name):
+        found = {row["mode"]: row for row in rows if row["set"] == part and row["type"] == "all"}
+        cells = (" / ".join(f"{found[mode][measure]:.3f}" for measure in ("ndcg", "recall", "mrr")) for mode in modes)
+        lines.append(f"| {part} | {found[modes[0]]['queries']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _lines(rows: Sequence[Row]) -> str:
+    return "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
 
 
 if __name__ == "__main__":

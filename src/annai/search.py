@@ -1,48 +1,34 @@
-"""Which sections answer a question? Passages by meaning and by words, fused into one score, folded by the tree.
-
-The rule, for a passage s of a document d:
-
-    V = cosine(query, s) + 0.4 · cosine(query, d)            meaning
-    P = the share of the query's words that s holds, 0–1     words (BM25 over weighted fields)
-    K = P where query and document share their script
-      = max(P / 2, 1.05 · best P · how near V is to the best V) otherwise: there words are missing, not zero
-    score = (V + 3 · K) / 4.4
-"""
+"""Which sections answer a question? Passages found by meaning and by words, ranked, folded by the tree."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.closeness import Closeness, closeness, pack
 from annai.embedders.base import Embedder
-from annai.fields import FIELD_WEIGHTS
+from annai.fields import FIELD_WEIGHTS, passage_fields
 from annai.query import check_query
+from annai.ranking import Found, Ranked, by_both, by_meaning, by_words
 from annai.stores.base import Store
 from annai.timer import timer
-from annai.tokens import is_cjk, query_words
+from annai.tokens import exact_phrases, holds_phrase, is_cjk, query_words
 from annai.types import Answer, Document, Hit, Query, Reasons, Section, StoredSection, section_id
 
 logger = logging.getLogger(__name__)
 
 CANDIDATES = 100
-"""Passages taken from each of the two searches, at least."""
+"""Passages taken from each of the two searches, at least; 400 rank no better."""
 
-DOCUMENT_WEIGHT = 0.4
-"""What the whole document's closeness counts beside the passage's."""
-
-KEYWORD_WEIGHT = 3.0
-"""What the words count beside the meaning; anything from 2 to 4 is as good."""
-
-OTHER_SCRIPT_SHARE, OTHER_SCRIPT_LEVEL = 0.5, 1.05
-"""For documents in another script than the query's: what their words still count, and how high the nearest reach."""
+LOOKED_THROUGH = 50
+"""Passages whose text is looked through for a phrase."""
 
 FAINT = 0.25
 """What scores less than this share of the best is not an answer."""
-
-HIGHEST_SCORE = 1 + DOCUMENT_WEIGHT + KEYWORD_WEIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +37,30 @@ class _Candidate:
 
     stored: StoredSection
     score: float
-    reasons: Reasons
+    evidence: "_Evidence"
+    place: int
+
+    @property
+    def reasons(self) -> Reasons:
+        return self.evidence.reasons(self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What the scores of all passages came from."""
+
+    found: Found | None
+    shares: NDArray[np.float64]
+    ranked: Ranked
+
+    def reasons(self, place: int) -> Reasons:
+        """What one passage's score came from; made only for what is shown."""
+        return Reasons(
+            similarity=float(self.found.similarity[place]) if self.found else 0.0,
+            document_similarity=float(self.found.document_similarity[place]) if self.found else 0.0,
+            keywords=float(self.shares[place]),
+            parts={name: round(float(part[place]), 4) for name, part in self.ranked.parts.items() if part[place]},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +89,8 @@ def search(store: Store, embedder: Embedder, query: Query) -> Answer:
 
 
 def _candidates(store: Store, embedder: Embedder, query: Query) -> list[_Candidate]:
-    """The passages worth ranking, best first."""
-    count = max(CANDIDATES, 4 * query.limit)
+    """The passages worth showing, best first."""
+    count = max(CANDIDATES, query.limit)
     similarity: dict[int, float] = {}
     keywords: dict[int, float] = {}
     vector: NDArray[np.float32] | None = None
@@ -96,11 +105,8 @@ def _candidates(store: Store, embedder: Embedder, query: Query) -> list[_Candida
             matches = store.matching(words, FIELD_WEIGHTS, count, query.where) if words else []
             keywords = {each.key: each.score for each in matches}
     with timer("rank"):
-        stored = store.lookup([*(similarity | keywords)])
-        if vector is None:
-            ranked = [_Candidate(each, keywords[key], Reasons(keywords=keywords[key])) for key, each in stored.items()]
-        else:
-            ranked = _fuse(store, vector, similarity, keywords, stored, query)
+        stored = sorted(store.lookup([*(similarity | keywords)]).values(), key=lambda each: each.key)
+        ranked = _ranked(store, embedder, query, stored, vector, similarity, keywords)
     faint = FAINT * max((each.score for each in ranked), default=0.0)
     return sorted(
         (each for each in ranked if each.score >= faint and each.score > 0),
@@ -108,37 +114,95 @@ def _candidates(store: Store, embedder: Embedder, query: Query) -> list[_Candida
     )
 
 
-def _fuse(
+def _ranked(
     store: Store,
-    vector: NDArray[np.float32],
+    embedder: Embedder,
+    query: Query,
+    stored: Sequence[StoredSection],
+    vector: NDArray[np.float32] | None,
     similarity: Mapping[int, float],
     keywords: Mapping[int, float],
-    stored: Mapping[int, StoredSection],
-    query: Query,
 ) -> list[_Candidate]:
-    """Score every candidate by meaning and words together."""
+    """Score the passages that were found, `stored` in the order of their keys."""
     if not stored:
         return []
-    near = dict(similarity)
-    roots = {each.root_key for each in stored.values()}
-    missing = [*((stored.keys() | roots) - near.keys())]
-    near.update(zip(missing, (store.vectors(missing, len(vector)) @ vector).tolist(), strict=True))
+    shares = np.array([keywords.get(each.key, 0.0) for each in stored])
+    japanese = any(map(is_cjk, query.text))
+    phrases = exact_phrases(query.text)
+    held = _holding(store, stored, shares, phrases) if phrases else np.zeros(len(stored))
+    if vector is None:
+        ranked, found = by_words(shares, held), None
+    else:
+        foreign = np.array([each.japanese != japanese for each in stored])
+        found = _found(store, stored, shares, held, foreign, similarity, vector)
+        compare = partial(_compare, store, embedder, query.text, stored)
+        ranked = by_meaning(found) if query.mode == "vector" else by_both(found, compare)
+    evidence = _Evidence(found, shares, ranked)
+    scores = ranked.scores.tolist()
+    return [_Candidate(each, scores[place], evidence, place) for place, each in enumerate(stored)]
 
-    keys = [*stored]
-    passage = np.array([near[key] for key in keys])
-    document = np.array([near[stored[key].root_key] for key in keys])
-    meaning = passage + DOCUMENT_WEIGHT * document
-    share = np.array([keywords.get(key, 0.0) for key in keys])
-    scores = meaning / (1 + DOCUMENT_WEIGHT)
-    if query.mode == "hybrid":
-        foreign = np.array([stored[key].japanese for key in keys]) != any(map(is_cjk, query.text))
-        spread = max(meaning.max() - meaning.mean(), 1e-6)
-        closeness = ((meaning - meaning.mean()) / spread).clip(0, 1)
-        level = share[~foreign].max(initial=0.0)
-        words = np.where(foreign, np.maximum(OTHER_SCRIPT_SHARE * share, OTHER_SCRIPT_LEVEL * level * closeness), share)
-        scores = (meaning + KEYWORD_WEIGHT * words) / HIGHEST_SCORE
-    columns = zip(keys, scores.clip(0, 1).tolist(), passage.tolist(), document.tolist(), share.tolist(), strict=True)
-    return [_Candidate(stored[key], score, Reasons(*numbers)) for key, score, *numbers in columns]
+
+def _found(
+    store: Store,
+    stored: Sequence[StoredSection],
+    shares: NDArray[np.float64],
+    held: NDArray[np.float64],
+    foreign: NDArray[np.bool_],
+    similarity: Mapping[int, float],
+    vector: NDArray[np.float32],
+) -> Found:
+    """Complete what is known of the passages: the vectors that the search for near ones did not look at."""
+    near = dict(similarity)
+    missing = [*({each.key for each in stored} | {each.root_key for each in stored}) - near.keys()]
+    near.update(zip(missing, (store.vectors(missing, len(vector)) @ vector).tolist(), strict=True))
+    roots = np.array([each.root_key for each in stored])
+    return Found(
+        # The sections of a document have keys that follow its root's, so that keys in order keep them together.
+        documents=np.cumsum(np.append(False, roots[1:] != roots[:-1])),
+        similarity=np.array([near[each.key] for each in stored]),
+        document_similarity=np.array([near[each.root_key] for each in stored]),
+        keywords=shares,
+        phrases=held,
+        foreign=foreign,
+        alone=roots == np.array([each.key for each in stored]),
+        chance=min(np.count_nonzero(shares) / CANDIDATES, 1),
+    )
+
+
+def _compare(
+    store: Store, embedder: Embedder, text: str, stored: Sequence[StoredSection], places: Sequence[int]
+) -> Closeness | None:
+    """Compare the question with some of the passages token by token, where the embedder has tokens."""
+    if not embedder.tokenwise:
+        return None
+    with timer("compare_tokens"):
+        chosen = [stored[place] for place in places]
+        kept = store.tokens([each.key for each in chosen])
+        return closeness(embedder, text, [kept.get(each.key) or _packed(store, embedder, each) for each in chosen])
+
+
+def _packed(store: Store, embedder: Embedder, stored: StoredSection) -> bytes:
+    """The tokens of a passage whose index keeps none: from its text, which takes longer."""
+    document = store.document(stored.collection, stored.path)
+    return pack(embedder, [passage_fields(document, stored.section)])[0] if document else bytes(4)
+
+
+def _holding(
+    store: Store, stored: Sequence[StoredSection], shares: NDArray[np.float64], phrases: Sequence[str]
+) -> NDArray[np.float64]:
+    """The share of the phrases that each passage holds as they stand; those that have most of their words may."""
+    documents: dict[tuple[str, str], Document | None] = {}
+    held = np.zeros(len(stored))
+    for place in [each for each in np.argsort(-shares, kind="stable")[:LOOKED_THROUGH].tolist() if shares[each]]:
+        each = stored[place]
+        at = (each.collection, each.path)
+        if at not in documents:
+            documents[at] = store.document(*at)
+        document = documents[at]
+        if document is not None:
+            text = document.text[each.section.start : each.section.end]
+            held[place] = sum(holds_phrase(text, phrase) for phrase in phrases) / len(phrases)
+    return held
 
 
 def _fold(store: Store, candidates: Sequence[_Candidate], depths: Sequence[int]) -> list[_Found]:

@@ -21,10 +21,21 @@ _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
 _CJK_START = re.compile(rf"[{_CJK}]")
 _LONG_VOWEL_AT_END = re.compile(rf"(?<=[{_KATAKANA}ー]{{2}})ー(?![{_KATAKANA}ー])")
 _CLUSTER = re.compile(r".[\u0300-\u036f\u3099\u309a\uff9e\uff9f]*", re.DOTALL)
+_QUOTED = re.compile(r'["“”]([^"“”]+)["“”]|`([^`]+)`')
+_RUN = re.compile(r"[!-~]+")
+_AROUND_CODE = ",;:!?\"'`*"
+_HUMP, _LOW_HUMP = re.compile(r"[a-z][A-Z]"), re.compile(r"\A[a-z]+[A-Z]")
+_CODE_MARK = re.compile(r"[_=<>{}\[\]$@\\|^#]|\(\)|::|\A--\w|\A[./]+\w|[A-Za-z0-9]\.[A-Za-z0-9_]|\w:\w|/.*/")
 _HIRAGANA_ONLY = re.compile(r"[\u3041-\u309fー]+\Z")
 
 LONGEST_WORD = 64
 """Longer runs of letters are data (hashes, base64), not words: only their beginning is kept."""
+
+CODE_SHARE = 0.4
+"""A query is code if at least so much of it is."""
+
+SHORTEST_CODE = 4
+"""Characters; `e.g` and `a/b` are prose."""
 
 LOW_WEIGHT = 0.3
 """What a word that says little (`the`, `する`) counts in a query, against 1 for the others."""
@@ -97,6 +108,27 @@ def word_weight(word: str) -> float:
     return LOW_WEIGHT if word in _STOP_STEMS or _HIRAGANA_ONLY.match(word) else 1.0
 
 
+def exact_phrases(text: str) -> list[str]:
+    """What a query asks for as it stands: what is between double quotes or backticks, and a query that is code.
+
+    Code are runs without spaces that have marks as prose has not (`--dry-run`, `a.b()`, `snake_case`) or humps
+    (`getUserById`; `OpenTelemetry` only where it is the whole query), if they are a good part of a query without
+    Japanese: a name in a sentence is one word among others.
+    """
+    text = normalise(text).strip()
+    quoted = [phrase for pair in _QUOTED.findall(text) for phrase in pair if _WORD.search(phrase)]
+    runs = [run.strip(_AROUND_CODE).rstrip(".(") for run in _RUN.findall(_QUOTED.sub(" ", text))]
+    hump = _HUMP if len(runs) == 1 else _LOW_HUMP
+    code = [run for run in runs if len(run) >= SHORTEST_CODE and (_CODE_MARK.search(run) or hump.search(run))]
+    is_code = text.isascii() and sum(map(len, quoted + code)) >= CODE_SHARE * len("".join(text.split()))
+    return quoted + code if is_code else quoted
+
+
+def holds_phrase(text: str, phrase: str) -> bool:
+    """Whether a text holds the phrase as it stands; width, case and line breaks do not matter."""
+    return _folded(phrase) in _folded(text)
+
+
 def marked_spans(text: str, terms: set[str]) -> list[tuple[int, int]]:
     """Where the text holds one of the terms, as merged spans in order; for marking matches in a preview.
 
@@ -127,6 +159,10 @@ def normalise(text: str) -> str:
     """One form for the many ways to type a character; case is kept."""
     text = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return _LONG_VOWEL_AT_END.sub("", text)
+
+
+def _folded(text: str) -> str:
+    return " ".join(normalise(text).lower().split())
 
 
 class _Vocabulary(dict[str, tuple[str, ...]]):

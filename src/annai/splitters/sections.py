@@ -108,7 +108,8 @@ class _Sectioning:
             start, end = self._edges[part.first], self._edges[part.after]
             blocks = self._tree.blocks(start, end)
             text = self._document.text[start:end]
-            pieces = token_pieces(text, blocks, self._chunking.size, self._chunking.overlap)
+            size = min(self._chunking.size, self._chunking.max_tokens)
+            pieces = token_pieces(text, blocks, size, min(self._chunking.overlap, size // 2))
         leaf = self._add_section(parent, part, is_passage=len(pieces) <= 1)
         if not leaf.is_passage:
             self._tree.add_pieces(leaf, pieces)

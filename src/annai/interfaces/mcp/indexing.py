@@ -194,4 +194,3 @@ def searched(project: Project) -> list[str]:
     """The names of the collections that a search looks at: the enabled ones, or the project itself."""
     known = project.list_collections()
     return [each.name for each in known if each.enabled] if known else [IMPLICIT_COLLECTION]
-

@@ -1,0 +1,99 @@
+"""What is each element of the ranking worth? The rule without it, on the evaluation sets: the table of docs/ranking.md.
+
+    python benchmarks/ranking.py [SET …] [--queries 250] [--keep FOLDER]
+
+Every set is indexed once, and asked the same questions with one element after another taken out. Of a large set,
+every n-th question is asked; differences under .003 are chance.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import cast
+from unittest.mock import patch
+
+from annai import ranking, search
+from annai.config import Config, load_config, override
+from annai.engine import Engine
+from annai.evaluation import evaluate, read_judgements, read_questions
+from annai.types import Mode
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from model.corpus import corpus_names, eval_folder, lay_out
+
+VARIANTS: Mapping[str, Mapping[str, object]] = {
+    "the rule": {},
+    "without the whole document's vector": {"DOCUMENT_WEIGHT": 0.0},
+    "without the next passage's words": {"NEXT_WEIGHT": 0.0},
+    "without closeness of the passage": {"PASSAGE_WEIGHT": 0.0},
+    "without closeness of the best window": {"WINDOW_WEIGHT": 0.0},
+    "without closeness of the title": {"TITLE_WEIGHT": 0.0},
+    "without closeness at all": {"PASSAGE_WEIGHT": 0.0, "WINDOW_WEIGHT": 0.0, "TITLE_WEIGHT": 0.0},
+    "10 documents compared": {"COMPARED": 10},
+    "words count 1.5": {"KEYWORD_WEIGHT": 1.5},
+    "words count 4": {"KEYWORD_WEIGHT": 4.0},
+    "other scripts: no words taken for granted": {"OTHER_SCRIPT_LEVEL": 0.0},
+    "without phrases as they stand": {"exact_phrases": lambda _: []},
+    "400 candidates": {"CANDIDATES": 400},
+    "keywords alone": {"mode": "keyword"},
+    "vectors alone": {"mode": "vector"},
+}
+
+
+def main() -> None:
+    """Measure every variant on every set and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*")
+    parser.add_argument("--queries", type=int, default=250, help="at most so many of each set")
+    parser.add_argument("--keep", type=Path, help="lay out and index the sets here, and use what is there already")
+    options = parser.parse_args()
+    folder = eval_folder()
+    names = options.sets or corpus_names(folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        place = options.keep or Path(temporary)
+        columns = [measured(folder, name, options.queries, place / name) for name in names]
+    print(f"| nDCG@10 | {' | '.join(names)} | mean |")
+    print("|---|" + "---|" * (len(names) + 1))
+    for row, variant in enumerate(VARIANTS):
+        values = [column[row] for column in columns]
+        print(f"| {variant} | {' | '.join(f'{each:.3f}' for each in values)} | {sum(values) / len(values):.4f} |")
+
+
+def measured(folder: Path, name: str, most: int, place: Path) -> list[float]:
+    """The nDCG@10 of one set, variant by variant."""
+    if not (place / "tree").exists():
+        lay_out(folder, name, place / "tree")
+    questions = read_questions(folder / name / "queries.jsonl")
+    chosen = questions[:: -(-len(questions) // most)]
+    judgements = read_judgements(folder / name / "qrels.tsv")
+    found = []
+    with Engine(_settings(place)) as engine:
+        engine.refresh()
+        for changes in VARIANTS.values():
+            with changed(changes):
+                mode = cast(Mode, changes.get("mode", "hybrid"))
+                found.append(evaluate(engine.search, chosen, judgements, mode).measures[0].ndcg)
+    print(name, " ".join(f"{each:.3f}" for each in found), file=sys.stderr, flush=True)
+    return found
+
+
+@contextmanager
+def changed(changes: Mapping[str, object]) -> Iterator[None]:
+    """Within the block, constants and functions of the ranking are others."""
+    with ExitStack() as stack:
+        for name, value in changes.items():
+            if name != "mode":
+                stack.enter_context(patch.object(ranking if hasattr(ranking, name) else search, name, value))
+        yield
+
+
+def _settings(folder: Path) -> Config:
+    config = override(load_config(docs_dir=folder / "tree"), "database", path=f"{folder}/index.sqlite")
+    return override(config, "files", respect_gitignore=False, exclude=())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""`annai eval`: how good are the answers, and do other settings give better ones?"""
+
+import json
+import tempfile
+import tomllib
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import cast
+
+import click
+
+from annai.config import SECTIONS, Config, override
+from annai.engine import Engine
+from annai.errors import ConfigError
+from annai.evaluation import Evaluation, Outcome, evaluate, read_judgements, read_questions, write_run
+from annai.interfaces.cli.options import open_fresh, project_command
+from annai.interfaces.render import print_table
+from annai.types import Mode
+
+SAME_INDEX = frozenset({"search", "rerank"})
+"""Sections of the settings that change nothing in an index."""
+
+LONGEST_TEXT = 60
+"""Characters of a question that the list of the worst shows."""
+
+
+@click.command()
+@click.option(
+    "--queries", type=click.Path(path_type=Path), required=True, help='JSON lines: {"id": …, "text": …, "type": …}.'
+)
+@click.option(
+    "--qrels",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Question id, path and relevance, separated by tabs, one judgement a line.",
+)
+@click.option("--run", type=click.Path(path_type=Path), help="Write the paths found for each question to this file.")
+@click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="By meaning and words, or by one.")
+@click.option(
+    "--compare",
+    multiple=True,
+    metavar="SETTING",
+    help='The same with another setting, such as "search.mode=vector"; may be repeated.',
+)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--yes", is_flag=True, help="Index without asking, however many files there are.")
+@project_command()
+def command(
+    config: Config,
+    queries: Path,
+    qrels: Path,
+    run: Path | None,
+    mode: str | None,
+    compare: tuple[str, ...],
+    form: str,
+    yes: bool,
+) -> None:
+    """Measure the answers to questions whose documents are known.
+
+    nDCG@10, Recall@5 and MRR@10 over files (the best section of each counts), in all
+    and by type of question, the time that questions take, and the worst of them. Five
+    questions about your own documents tell which settings suit them.
+    """
+    questions, judgements = read_questions(queries), read_judgements(qrels)
+    if mode:
+        config = override(config, "search", mode=mode)
+    others = {setting: _changed(config, setting) for setting in compare}
+    found: dict[str, Evaluation] = {}
+    for name, settings in {"": config, **others}.items():
+        with ExitStack() as stack:
+            if name and name.partition(".")[0] not in SAME_INDEX:
+                # Never in the project's own index, which would be built anew for it and back again.
+                folder = stack.enter_context(tempfile.TemporaryDirectory())
+                settings = override(settings, "database", path=f"{folder}/index.sqlite")  # noqa: PLW2901
+            # A running server answers with its own settings; the index is fresh by now.
+            opened = open_fresh(settings, yes=yes) if settings.database != config.database or not name else None
+            project = stack.enter_context(opened or Engine(settings))
+            found[name] = evaluate(project.search, questions, judgements, cast(Mode, settings.search.mode))
+    if run:
+        write_run(found[""], run)
+    if form == "json":
+        click.echo(json.dumps([_plain(name, each) for name, each in found.items()], ensure_ascii=False, indent=2))
+    else:
+        _show(found, config)
+
+
+def _changed(config: Config, setting: str) -> Config:
+    """The settings with one of them changed, as `section.key=value` says."""
+    name, equals, text = setting.partition("=")
+    section, dot, key = name.strip().partition(".")
+    if not equals or not dot or section not in SECTIONS:
+        raise ConfigError(
+            f'--compare takes a setting such as "search.mode=vector", not {setting!r}; docs/settings.md lists them.'
+        )
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    return override(config, section, **{key: value})
+
+
+def _show(found: dict[str, Evaluation], config: Config) -> None:
+    several = len(found) > 1
+    rows = [
+        (
+            *((name or "as it is",) if several else ()),
+            each.type,
+            f"{each.queries:,}",
+            *(f"{value:.3f}" for value in (each.ndcg, each.recall, each.mrr)),
+        )
+        for name, evaluation in found.items()
+        for each in evaluation.measures
+    ]
+    print_table((*(("setting",) if several else ()), "type", "queries", "nDCG@10", "Recall@5", "MRR@10"), rows, config)
+    for name, evaluation in found.items():
+        median, most = evaluation.milliseconds
+        label = f"{name or 'as it is'}: " if several else ""
+        click.echo(f"{label}{median:.1f} ms a question, 95 of 100 under {most:.1f} ms")
+    if worst := found[""].worst:
+        click.echo("\nThe worst:\n")
+        print_table(("id", "nDCG@10", "question", "wanted", "at rank"), map(_worst_row, worst), config)
+
+
+def _worst_row(outcome: Outcome) -> tuple[str, ...]:
+    text = " ".join(outcome.question.text.split())
+    return (
+        outcome.question.id,
+        f"{outcome.ndcg:.3f}",
+        text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…",
+        outcome.wanted[0] if outcome.wanted else "nothing",
+        str(outcome.rank or "—"),
+    )
+
+
+def _plain(setting: str, evaluation: Evaluation) -> dict[str, object]:
+    median, most = evaluation.milliseconds
+    return {
+        "setting": setting,
+        "measures": [asdict(each) for each in evaluation.measures],
+        "milliseconds": {"median": round(median, 2), "p95": round(most, 2)},
+        "worst": [
+            {
+                "id": each.question.id,
+                "text": each.question.text,
+                "ndcg": round(each.ndcg, 4),
+                "wanted": each.wanted,
+                "rank": each.rank,
+                "found": each.documents[:3],
+            }
+            for each in evaluation.worst
+        ],
+    }

@@ -1,0 +1,162 @@
+"""Does the right answer stand first? What people type, asked of real files with the bundled model."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from annai.config import Config, load_config, override
+from annai.engine import Engine
+from annai.types import Hit, Mode, Query
+
+Write = Callable[[str, str], Path]
+
+FILLER = "This part tells of other things, at some length, so that the page is one of many words. " * 3
+JAPANESE_FILLER = "ここには別の話が少し長めに書いてあり、ほかの頁と変わらない普通の文章になっている。" * 3
+
+
+def settings(docs: Path, engine: str = "sqlite", provider: str = "static") -> Config:
+    return override(override(load_config(docs_dir=docs), "store", engine=engine), "embedding", provider=provider)
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def engine(request: pytest.FixtureRequest, docs: Path) -> Iterator[Engine]:
+    # The lock beside an index on disk needs its folder, whatever the engine.
+    (docs / ".annai").mkdir()
+    with Engine(settings(docs, request.param)) as engine:
+        yield engine
+
+
+def found(engine: Engine, text: str, *, mode: Mode = "hybrid", limit: int = 10) -> list[Hit]:
+    engine.refresh()
+    return [*engine.search(Query(text, limit=limit, mode=mode)).results]
+
+
+def first(engine: Engine, text: str, mode: Mode = "hybrid") -> str:
+    return found(engine, text, mode=mode)[0].path
+
+
+@pytest.fixture
+def mixed(write: Write) -> None:
+    """Pages in Japanese and in English, each about something of its own."""
+    write("auth.md", f"# 認証\n\n利用者の認証について。トークンの期限と更新の手順。\n\n{JAPANESE_FILLER}")
+    write(
+        "backup.md",
+        f"# バックアップ\n\n毎晩のバックアップは `pg_dump --format=custom` で。\n\n{JAPANESE_FILLER}",
+    )
+    write("cooking.md", f"# 料理\n\n朝食の卵料理とパンの焼き方。\n\n{JAPANESE_FILLER}")
+    write("deploy.md", f"# Deployment\n\nHow to roll back a bad deployment to the version before.\n\n{FILLER}")
+    write("network.md", f"# Network\n\nFirewall rules and open ports of the cluster.\n\n{FILLER}")
+    write("garden.md", f"# Garden\n\nRoses, tulips and how to water them.\n\n{FILLER}")
+
+
+@pytest.mark.usefixtures("mixed")
+@pytest.mark.parametrize(
+    ("question", "path"),
+    [
+        ("How do I undo a broken release?", "deploy.md"),
+        ("デプロイを前のバージョンに戻す", "deploy.md"),
+        ("database backup every night", "backup.md"),
+        ("認証", "auth.md"),
+        ("卵", "cooking.md"),
+        ("ファイアウォール", "network.md"),
+        ("roses", "garden.md"),
+        ("pg_dump --format=custom", "backup.md"),
+        ("pg_dump", "backup.md"),
+        ("ｐｇ＿ｄｕｍｐ", "backup.md"),
+    ],
+)
+def test_the_right_page_stands_first_in_either_language(engine: Engine, question: str, path: str) -> None:
+    assert first(engine, question) == path
+
+
+@pytest.mark.usefixtures("mixed")
+@pytest.mark.parametrize("word", ["手順", "更新", "期", "認証"])
+def test_a_short_japanese_query_finds_the_japanese_page_that_holds_it(engine: Engine, word: str) -> None:
+    assert first(engine, word) == "auth.md"
+
+
+def test_code_is_found_as_it_stands_before_what_only_has_its_words(engine: Engine, write: Write) -> None:
+    write("a.md", f"# Settings of the server\n\nThe max retry count and the server settings. {FILLER}")
+    write("b.md", f"# 雑記\n\n{JAPANESE_FILLER}\n\n最後に `server.max_retry_count` を直す。")
+    write("c.md", f"# Retry\n\nmax retry, retry count, max count, server retry. {FILLER}")
+    for mode in ("hybrid", "keyword"):
+        assert first(engine, "server.max_retry_count", mode) == "b.md"
+        assert found(engine, "server.max_retry_count", mode=mode)[0].reasons.parts["phrase"] > 0
+
+
+def test_a_quoted_phrase_comes_before_its_words_apart(engine: Engine, write: Write) -> None:
+    write(
+        "a.md",
+        f"# Dogs and hot days\n\nA dog that is hot drinks; hot hot dog days, a dog and a hot dog's day. {FILLER}",
+    )
+    write("b.md", f"# Snacks\n\nWe sell one Hot\nDog with mustard. {FILLER}")
+    assert first(engine, 'where is a "hot dog with mustard"') == "b.md"
+    assert first(engine, '"hot dog with mustard"', "keyword") == "b.md"
+
+
+def test_a_phrase_that_is_nowhere_is_a_query_like_any_other(engine: Engine, write: Write) -> None:
+    write("a.md", "# Apples\n\nAll about apples.")
+    assert first(engine, '"apples about all"') == "a.md"
+    assert "phrase" not in found(engine, '"apples about all"')[0].reasons.parts
+
+
+def test_the_section_that_answers_comes_before_its_neighbours(engine: Engine, write: Write) -> None:
+    write(
+        "guide.md",
+        f"# Guide\n\n{FILLER}\n\n## Install\n\nRun the installer. {FILLER}{FILLER}\n\n"
+        f"## Remove\n\nHow to uninstall the program again. {FILLER}{FILLER}\n\n## Licence\n\nFree. {FILLER}{FILLER}",
+    )
+    write("other.md", f"# Other\n\n{FILLER}")
+    assert found(engine, "uninstall the program")[0].heading == "Remove"
+
+
+def test_scores_fall_and_are_the_sum_of_their_parts(engine: Engine, write: Write) -> None:
+    for number, word in enumerate(("apples", "pears", "apples and pears", "plums", "cherries")):
+        write(f"{number}.md", f"# {word.title()}\n\nAll about {word}. {FILLER}")
+    for mode in ("hybrid", "vector", "keyword"):
+        hits = found(engine, "pears and apples", mode=mode)
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+        for hit in hits:
+            assert hit.score == pytest.approx(sum(hit.reasons.parts.values()), abs=0.002)
+
+
+def test_an_embedder_without_tokens_ranks_by_the_same_rule_without_them(docs: Path, write: Write) -> None:
+    write("a.md", f"# Apples\n\n{FILLER}")
+    write("b.md", f"# Pears\n\n{FILLER}")
+    with Engine(settings(docs, provider="hashing")) as engine:
+        (best, *_) = found(engine, "pears")
+    assert best.path == "b.md"
+    assert {"meaning", "words"} <= best.reasons.parts.keys()
+    assert "window" not in best.reasons.parts
+
+
+def test_an_engine_that_keeps_no_tokens_ranks_the_same(
+    docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, word in enumerate(("apples", "pears", "apples and pears", "plums")):
+        write(f"{number}.md", f"---\ndescription: {word}\n---\n# {word.title()}\n\n## More\n\nAbout {word}. {FILLER}")
+    with Engine(settings(docs)) as engine:
+        kept = [(hit.path, hit.score) for hit in found(engine, "apples or pears")]
+        monkeypatch.setattr(engine.store, "tokens", lambda _: {})
+        assert [(hit.path, hit.score) for hit in found(engine, "apples or pears")] == kept
+
+
+def test_a_small_collection_is_not_drowned_by_a_large_one(tmp_path: Path) -> None:
+    large, small = tmp_path / "large", tmp_path / "small"
+    for folder, pages in ((large, 150), (small, 1)):
+        folder.mkdir()
+        for number in range(pages):
+            (folder / f"{number}.md").write_text(f"# Page {number}\n\nThe server and its settings. {FILLER}")
+    (small / "0.md").write_text(f"# Certificates\n\nHow to renew the certificate of the server. {FILLER}")
+    with Engine(settings(tmp_path)) as engine:
+        engine.add_collection("large", "", large)
+        engine.add_collection("small", "", small)
+        assert found(engine, "renew the server's certificate")[0].collection == "small"
+
+
+def test_a_very_long_question_and_one_of_marks_are_answered(engine: Engine, write: Write) -> None:
+    write("a.md", f"# Certificates\n\nHow to renew the certificate of the server. {FILLER}")
+    write("b.md", f"# Bread\n\nHow to bake bread. {FILLER}")
+    assert first(engine, "I wonder how one would renew a certificate of a server, " * 150) == "a.md"
+    assert [hit.path for hit in found(engine, "!? …")] == [hit.path for hit in found(engine, "!? …")]
