@@ -4,10 +4,14 @@ from pathlib import Path
 
 import apsw
 import numpy as np
+import pytest
 import sqlite_vec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from annai.config import Embedding
 from annai.embedders.base import load_embedder
+from annai.fields import FIELD_WEIGHTS
 from annai.stores.base import Store
 from annai.stores.sqlite import SqliteStore
 from annai.types import Collection, Where
@@ -55,3 +59,38 @@ def test_the_ten_nearest_are_those_that_sqlite_vec_finds(tmp_path: Path) -> None
 def nearest_paths(store: Store, query: np.ndarray[tuple[int], np.dtype[np.float32]]) -> list[str]:
     keys = [each.key for each in store.nearest(query, 10, Where())]
     return [stored.path for stored in store.lookup(keys).values()]
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 4), st.sampled_from(["write", "remove", "swap", "sweep"])),
+        max_size=12,
+    )
+)
+def test_a_store_that_lived_through_writes_answers_as_one_just_opened(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, str]]
+) -> None:
+    file = tmp_path_factory.mktemp("index") / "index.sqlite"
+    query = indexed("query", seed=77).vectors[0]
+    with SqliteStore(file) as writer, SqliteStore(file) as reader:
+        writer.save_collection(Collection("a", Path("/a")))
+        for number, parts, step in steps:
+            if step == "write":
+                writer.write("a", [indexed(f"{number}.md", f"word{number}", seed=number * 10, parts=parts)])
+            elif step == "remove":
+                writer.write("a", removed=[f"{number}.md"])
+            elif step == "swap":
+                writer.save_collection(Collection("a:building", Path("/a")))
+                writer.write("a:building", [indexed(f"{number}.md", seed=number, parts=parts)])
+                writer.swap_collection("a:building", "a")
+            else:
+                writer.sweep()
+            with SqliteStore(file) as fresh:
+                for old in (writer, reader):
+                    assert old.nearest(query, 20, Where()) == fresh.nearest(query, 20, Where())
+                    words = {"word": 1.0, "md": 0.5}
+                    where = Where(collections=("a",))
+                    assert old.matching(words, FIELD_WEIGHTS, 20, where) == fresh.matching(
+                        words, FIELD_WEIGHTS, 20, where
+                    )

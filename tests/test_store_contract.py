@@ -1,7 +1,7 @@
 """Does every store keep the contract of annai.stores.base? One suite, run over each engine."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,28 +12,15 @@ from hypothesis import strategies as st
 
 from annai.errors import StoreError
 from annai.fields import FieldWeights
-from annai.stores.base import IndexedDocument, Keywords, Store
+from annai.stores.base import IndexedDocument, Keywords, Outcome, Store
 from annai.stores.memory import MemoryStore
-from annai.stores.sqlite import SqliteStore
 from annai.tokens import query_words, words
 from annai.types import Collection, Document, FileState, Problem, Section, Where
+from tests.engines import Opener, open_durable, open_store, postgres_folder, postgres_url, quick_folder
+
+__all__ = ["open_durable", "open_store", "postgres_folder", "postgres_url", "quick_folder"]
 
 DIMENSION = 256
-Opener = Callable[[], Store]
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
-    """Opens the store under test; opened again, it is the same index where that is possible."""
-    if request.param == "memory":
-        return MemoryStore
-    return lambda: SqliteStore(tmp_path / "index.sqlite")
-
-
-@pytest.fixture
-def open_durable(tmp_path: Path) -> Opener:
-    """Opens a store that outlives its object: what several processes share."""
-    return lambda: SqliteStore(tmp_path / "index.sqlite")
 
 
 @pytest.fixture
@@ -183,6 +170,21 @@ def test_vectors_come_back_in_the_order_asked_for(store: Store) -> None:
     assert np.allclose(rows, expected, atol=0.001)
     assert store.vectors([], DIMENSION).shape == (0, DIMENSION)
     assert not store.vectors(keys, 8).any()
+
+
+def test_tokens_come_back_byte_for_byte(store: Store) -> None:
+    store.write("a", [replace(indexed("a.md", parts=1), tokens={1: b"\0\xff\1"})])
+    root, passage = (each.key for each in store.sections("a", "a.md"))
+    assert store.tokens([root, passage, 999]) == {passage: b"\0\xff\1"}
+    store.write("a", [indexed("a.md")])
+    assert store.tokens([passage]) == {}
+
+
+def test_the_dimension_of_a_collection_is_that_of_its_vectors(store: Store) -> None:
+    assert store.dimension("a") == 0
+    store.write("a", [indexed("a.md")])
+    assert store.dimension("a") == DIMENSION
+    assert store.dimension("none") == 0
 
 
 def test_a_vector_of_another_dimension_finds_nothing(store: Store) -> None:
@@ -344,3 +346,157 @@ def test_another_opening_sees_what_was_written(open_durable: Opener) -> None:
     second.close()
     with open_durable() as third:
         assert matching_paths(third, "apple") == ["a.md"]
+
+
+def statuses(store: Store) -> dict[str, str]:
+    """The status of the latest request of each path."""
+    return {each.path: each.status for each in reversed(store.requests.latest())}
+
+
+def test_of_one_path_the_latest_request_wins(store: Store) -> None:
+    (first,) = store.requests.add("a", ["x.md"])
+    second, other = store.requests.add("a", ["x.md", "nul\0.md", "x.md"])
+    assert first < second < other
+    assert {each.id: each.status for each in store.requests.latest()} == {
+        first: "skipped",
+        second: "pending",
+        other: "pending",
+    }
+    assert [each.path for each in store.requests.claim(10)] == ["x.md", "nul\0.md"]
+    assert store.requests.counts() == {"skipped": 1, "processing": 2}
+
+
+def test_a_claim_takes_the_oldest_and_no_path_twice(store: Store) -> None:
+    store.save_collection(Collection("b", Path("/b")))
+    store.requests.add("a", ["1.md", "2.md", "3.md"])
+    store.requests.add("b", ["1.md"])
+    assert [each.path for each in store.requests.claim(2)] == ["1.md", "2.md"]
+    store.requests.add("a", ["1.md"])
+    assert [(each.collection, each.path) for each in store.requests.claim(10, ["b"])] == [("b", "1.md")]
+    assert [each.path for each in store.requests.claim(10)] == ["3.md"]
+    assert store.requests.claim(10) == []
+    assert store.requests.due() == 5
+    assert store.requests.due(["b"]) == 1
+
+
+def test_what_is_finished_is_written_down(store: Store) -> None:
+    store.requests.add("a", ["good.md", "bad.md", "again.md"])
+    good, bad, again = store.requests.claim(10)
+    store.requests.finish(
+        [
+            Outcome(good.id, "completed", hash="abc"),
+            Outcome(bad.id, "failed", "it is broken"),
+            Outcome(again.id, "pending", "not yet", pause=3600.0),
+        ]
+    )
+    found = {each.path: each for each in store.requests.latest()}
+    assert (found["good.md"].status, found["good.md"].hash) == ("completed", "abc")
+    assert found["good.md"].created_at <= found["good.md"].started_at <= found["good.md"].completed_at
+    assert (found["bad.md"].status, found["bad.md"].error) == ("failed", "it is broken")
+    assert (found["again.md"].status, found["again.md"].attempts, found["again.md"].completed_at) == ("pending", 1, "")
+    assert store.requests.claim(10) == []
+    assert store.requests.due() == 0
+    assert 3500 < (store.requests.due_in() or 0) <= 3600
+    assert [each.path for each in store.requests.latest("failed", "a")] == ["bad.md"]
+
+
+def test_a_retry_steps_back_for_a_newer_request(store: Store) -> None:
+    store.requests.add("a", ["x.md"])
+    (claimed,) = store.requests.claim(1)
+    (newer,) = store.requests.add("a", ["x.md"])
+    store.requests.finish([Outcome(claimed.id, "pending", "not yet")])
+    assert {each.id: each.status for each in store.requests.latest()} == {claimed.id: "skipped", newer: "pending"}
+
+
+def test_what_was_left_half_done_waits_again(store: Store) -> None:
+    store.requests.add("a", ["x.md", "y.md"])
+    assert len(store.requests.claim(10)) == 2
+    store.requests.add("a", ["y.md"])
+    assert store.requests.recover() == 2
+    assert statuses(store) == {"x.md": "pending", "y.md": "pending"}
+    assert store.requests.counts() == {"pending": 2, "skipped": 1}
+    assert store.requests.due_in() == 0
+    assert len(store.requests.claim(10)) == 2
+
+
+def test_old_requests_are_forgotten_and_those_of_a_collection_go_with_it(store: Store) -> None:
+    store.requests.add("a", ["done.md", "waiting.md"])
+    (done,) = store.requests.claim(1)
+    store.requests.finish([Outcome(done.id, "completed")])
+    store.requests.prune(3600.0)
+    assert len(store.requests.latest()) == 2
+    store.requests.prune(-1.0)
+    assert statuses(store) == {"waiting.md": "pending"}
+    store.delete_collection("a")
+    assert store.requests.latest() == []
+    assert store.requests.due_in() is None
+
+
+def test_a_document_with_a_waiting_request_is_not_clean(store: Store) -> None:
+    store.write("a", [indexed("a.md", "apple"), indexed("b.md", "apple")])
+    store.requests.add("a", ["a.md"])
+    assert matching_paths(store, "apple", Where(clean_only=True)) == ["b.md"]
+    assert nearest_paths(store, 0, Where(clean_only=True)) == ["b.md"]
+    assert [each.waiting for each in store.sections("a", "a.md")] == [True]
+
+
+def test_of_many_who_claim_at_once_each_gets_its_own(open_durable: Opener) -> None:
+    paths = [f"{number}.md" for number in range(60)]
+    with open_durable() as store:
+        store.save_collection(Collection("a", Path("/a")))
+        store.requests.add("a", paths)
+    claimed: list[str] = []
+
+    def work() -> None:
+        with open_durable() as worker:
+            while mine := worker.requests.claim(3):
+                claimed.extend(each.path for each in mine)
+                worker.requests.finish([Outcome(each.id, "completed") for each in mine])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(claimed) == sorted(paths)
+
+
+def test_the_inventory_is_what_the_documents_need(store: Store) -> None:
+    with store.bulk():
+        store.write("a", [indexed("a.md", "apple pie", parts=2), indexed("b.md", "banana")])
+        store.write("a", [indexed("a.md", "apple", parts=1)])
+    keys = [each.key for path in ("a.md", "b.md") for each in store.sections("a", path)]
+    passages = [each.key for path in ("a.md", "b.md") for each in store.sections("a", path) if each.section.is_passage]
+    for tidy in (store.vacuum, store.sweep):
+        tidy()
+        held = store.inventory()
+        assert held.sections.tolist() == sorted(keys)
+        assert held.vectors.tolist() == sorted(keys)
+        assert held.passages.tolist() == sorted(passages)
+        # The title, the two words of the path, and the body.
+        assert held.words.tolist() == [4, 4]
+    assert matching_paths(store, "apple") == ["a.md"]
+    assert sorted(nearest_paths(store, 0)) == ["a.md", "b.md"]
+
+
+def test_every_store_scores_alike(store: Store) -> None:
+    """The reference store's scores, by a store that does nothing but count."""
+    texts = ["apple pie apple", "apple", "banana apple cake with a long list of things", "再配達の荷物", "配達"]
+    documents = [indexed(f"{number}.md", text, seed=number) for number, text in enumerate(texts)]
+    with MemoryStore() as reference:
+        reference.save_collection(Collection("a", Path("/a")))
+        for each in (reference, store):
+            each.write("a", [indexed("0.md", "something else"), *documents[1:]])
+            each.write("a", documents[:1])
+        for query in ("apple", "apple cake", "再", "荷物の配達", "banana pie"):
+            words_of_query = query_words(query)
+            weights = FieldWeights(title=3.0, path=2.0)
+            expected, found = (
+                {
+                    each.path: round(scored.score, 3)
+                    for scored in one.matching(words_of_query, weights, 10, Where())
+                    for each in one.lookup([scored.key]).values()
+                }
+                for one in (reference, store)
+            )
+            assert found == pytest.approx(expected, abs=0.002), query

@@ -43,11 +43,25 @@ def find(store: Store, config: Config, name: str) -> Collection:
     others = [each.name for each in registered(store)]
     if name == IMPLICIT_COLLECTION and not others:
         implicit = known.get(name, Collection(name, config.root, f"The documents of {config.name}"))
-        return dataclasses.replace(implicit, source=config.root)
+        # A project that moved is where it is now; in an index that machines share, it is where its files are.
+        return implicit if store.shared else dataclasses.replace(implicit, source=config.root)
     if name in others:
         return known[name]
     there_are = f"there are {', '.join(others)}" if others else "none is registered; `annai collection add` does that"
     raise CollectionError(f"There is no collection {name!r}; {there_are}.")
+
+
+def is_here(store: Store, collection: Collection) -> bool:
+    """Whether this machine has the collection's files; others may, where they share the index."""
+    return not store.shared or collection.source.is_dir()
+
+
+def here(store: Store, config: Config) -> list[str] | None:
+    """The names of the collections whose files this machine has; None for all, in an index of its own."""
+    if not store.shared:
+        return None
+    known = registered(store) or [find(store, config, IMPLICIT_COLLECTION)]
+    return [each.name for each in known if is_here(store, each)]
 
 
 def add(store: Store, name: str, description: str, source: Path) -> Collection:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from types import TracebackType
 from typing import Self, cast
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.config import Config
+from annai.errors import StoreError
 from annai.fields import FieldWeights
 from annai.tokens import is_cjk
 from annai.types import (
@@ -58,6 +59,8 @@ class IndexedDocument:
     """One row a section, of length 1 (or 0)."""
     keywords: Mapping[int, Keywords]
     """For each passage, by its section's `order`."""
+    tokens: Mapping[int, bytes] = field(default_factory=dict)
+    """For each passage, by its section's `order`, its tokens as `closeness.pack` has them; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,20 @@ class Scored:
 
     key: int
     score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What an index holds by key, in ascending order of the keys."""
+
+    sections: NDArray[np.int64]
+    """The keys that sections have."""
+    vectors: NDArray[np.int64]
+    """The keys that vectors have."""
+    passages: NDArray[np.int64]
+    """The keys that keywords have."""
+    words: NDArray[np.int64]
+    """For each of these passages, how many different words lead to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +109,8 @@ class Requests(ABC):
         """Ask for each path; a request that was still pending for it becomes `skipped`. Returns the new ids."""
 
     @abstractmethod
-    def claim(self, limit: int) -> list[Request]:
-        """Take the oldest pending requests that are due; they are `processing` from now on.
+    def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
+        """Take the oldest pending requests that are due, of these collections; they are `processing` from now on.
 
         A path that is being processed already is not handed out a second time.
         """
@@ -109,7 +126,8 @@ class Requests(ABC):
     def recover(self) -> int:
         """Make everything that is `processing` pending again, and tell how many there were.
 
-        Only for whoever knows that nobody is at it: the holder of the index lock.
+        Only for whoever knows that nobody is at it: the holder of the index lock. In a shared store it concerns only
+        what this process claimed, and claims that nobody renews any more.
         """
 
     @abstractmethod
@@ -121,8 +139,11 @@ class Requests(ABC):
         """The latest requests, newest first."""
 
     @abstractmethod
-    def due(self) -> int:
-        """How many requests could be claimed now or are being processed; the others wait for their next attempt."""
+    def due(self, collections: Sequence[str] | None = None) -> int:
+        """How many requests, of these collections, could be claimed now or are being processed.
+
+        The others wait for their next attempt.
+        """
 
     @abstractmethod
     def due_in(self) -> float | None:
@@ -147,6 +168,9 @@ class Store(ABC):
 
     read_only: bool = False
     """Whether the index can only be searched, because its file or folder cannot be written."""
+
+    shared: bool = False
+    """Whether machines without a common disk may write this index at once: then claims keep them apart, not a lock."""
 
     @abstractmethod
     def collections(self) -> list[Collection]:
@@ -209,6 +233,13 @@ class Store(ABC):
         dimension, gives zeros.
         """
 
+    def tokens(self, keys: Sequence[int]) -> dict[int, bytes]:  # noqa: ARG002 - the contract's
+        """The tokens of passages, byte for byte as they went in; keys without any are left out.
+
+        An engine may keep none: then a search makes them again from the texts, ranks the same and takes longer.
+        """
+        return {}
+
     @abstractmethod
     def nearest(self, vector: Vectors, limit: int, where: Where) -> list[Scored]:
         """The passages whose vectors have the highest cosine with `vector`, best first, ties by key.
@@ -226,6 +257,10 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def dimension(self, collection: str) -> int:
+        """How many numbers the collection's vectors have; 0 if it has none."""
+
+    @abstractmethod
     def statistics(self, collection: str) -> Statistics:
         """Counts for one collection; zeros if it is unknown."""
 
@@ -238,6 +273,23 @@ class Store(ABC):
         """Within the block every read sees one state of the index, whatever is written meanwhile."""
         yield
 
+    @contextmanager
+    def bulk(self) -> Iterator[None]:
+        """Within the block much is written: what orders the index for searching may wait until its end."""
+        yield
+
+    @abstractmethod
+    def inventory(self) -> Inventory:
+        """What the index holds for each key, whether or not a document owns it: to be held against the documents."""
+
+    @abstractmethod
+    def sweep(self) -> None:
+        """Remove what no document owns, and count anew what is counted."""
+
+    @abstractmethod
+    def vacuum(self) -> None:
+        """Give back the space of what was deleted, and order the index for searching."""
+
     @abstractmethod
     def close(self) -> None:
         """Let go of files and memory; closing twice is fine."""
@@ -249,6 +301,16 @@ class Store(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def best(keys: NDArray[np.int64], scores: NDArray[np.floating], limit: int) -> list[Scored]:
+    """The highest scores first; `keys` ascend, so that ties come in their order."""
+    if len(keys) > 4 * limit:
+        # Those that tie with the last one stay in, for the order of their keys to decide.
+        chosen = scores >= np.partition(scores, -limit)[-limit]
+        keys, scores = keys[chosen], scores[chosen]
+    order = np.argsort(-scores, kind="stable")[:limit]
+    return [Scored(int(keys[place]), float(scores[place])) for place in order]
 
 
 def inverse_document_frequency(total: int, holding: int) -> float:
@@ -273,6 +335,10 @@ def trim_prefix(prefix: str) -> str:
 
 ENGINES = {
     "sqlite": "annai.stores.sqlite",
+    "lancedb": "annai.stores.lancedb",
+    "chroma": "annai.stores.chroma",
+    "postgres": "annai.stores.postgres",
+    "qdrant": "annai.stores.qdrant",
     "memory": "annai.stores.memory",
 }
 """Engine → the module whose `open_store` opens it; imported when asked for."""
@@ -280,4 +346,14 @@ ENGINES = {
 
 def load_store(config: Config) -> Store:
     """Open the store that the settings name."""
-    return cast(Store, import_module(ENGINES[config.store.engine]).open_store(config))
+    engine = config.store.engine
+    try:
+        module = import_module(ENGINES[engine])
+    except ImportError as error:
+        if (error.name or "").startswith("annai"):
+            raise
+        raise StoreError(
+            f"store.engine is {engine!r}, and what it needs is not installed ({error.name}); "
+            f"run `pip install 'annai[{engine}]'`."
+        ) from error
+    return cast(Store, module.open_store(config))

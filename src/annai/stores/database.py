@@ -83,7 +83,10 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """A transaction within which every read sees the same state."""
+        """A transaction within which every read sees the same state; within another, that one."""
+        if self.connection.in_transaction:
+            yield
+            return
         self.rows("BEGIN")
         try:
             yield

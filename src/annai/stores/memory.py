@@ -17,6 +17,7 @@ from annai.stores.base import (
     BM25_B,
     BM25_K1,
     IndexedDocument,
+    Inventory,
     Keywords,
     Scored,
     Store,
@@ -175,6 +176,17 @@ class MemoryStore(Store):
         return np.array([known.get(key, nothing) for key in keys], np.float32).reshape(len(keys), dimension)
 
     @_one_at_a_time
+    def tokens(self, keys: Sequence[int]) -> dict[int, bytes]:
+        """The tokens of passages."""
+        known = {
+            root + order: packed
+            for held in self._held.values()
+            for root, indexed in held.documents.values()
+            for order, packed in indexed.tokens.items()
+        }
+        return {key: known[key] for key in keys if key in known}
+
+    @_one_at_a_time
     def nearest(self, vector: Vectors, limit: int, where: Where) -> list[Scored]:
         """Compare with every passage."""
         scored = [
@@ -210,6 +222,12 @@ class MemoryStore(Store):
         return _best([Scored(key, score / best_possible) for key, score in scores.items() if key in allowed], limit)
 
     @_one_at_a_time
+    def dimension(self, collection: str) -> int:
+        """Of any of its documents."""
+        held = self._held.get(collection)
+        return max((indexed.vectors.shape[1] for _, indexed in held.documents.values()), default=0) if held else 0
+
+    @_one_at_a_time
     def statistics(self, collection: str) -> Statistics:
         """Counts for one collection."""
         held = self._held.get(collection)
@@ -229,6 +247,25 @@ class MemoryStore(Store):
         """Nobody else's turn."""
         with self.turn:
             yield
+
+    @_one_at_a_time
+    def inventory(self) -> Inventory:
+        """Everything belongs to a document here."""
+        held = [found for held in self._held.values() for found in held.documents.values()]
+        keys = np.array(sorted(root + order for root, each in held for order in range(len(each.sections))), np.int64)
+        words = {
+            root + order: len(_weighted_counts(keywords, FieldWeights()))
+            for root, each in held
+            for order, keywords in each.keywords.items()
+        }
+        passages = np.array(sorted(key for key, count in words.items() if count), np.int64)
+        return Inventory(keys, keys, passages, np.array([words[key] for key in passages.tolist()], np.int64))
+
+    def sweep(self) -> None:
+        """There is nothing that no document owns."""
+
+    def vacuum(self) -> None:
+        """Nothing is kept of what was deleted."""
 
     def close(self) -> None:
         """Forget everything."""

@@ -34,13 +34,14 @@ class MemoryRequests(Requests):
                 added.append(number)
             return added
 
-    def claim(self, limit: int) -> list[Request]:
+    def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
         """The oldest that are due."""
         with self._lock:
             due = [
                 row
                 for row in self._rows.values()
                 if row.status == "pending"
+                and (collections is None or row.collection in collections)
                 and self._due.get(row.id, 0.0) <= time.time()
                 and not self._of(row.collection, row.path, "processing")
             ]
@@ -86,12 +87,13 @@ class MemoryRequests(Requests):
             rows = [*reversed(self._rows.values())]
         return [row for row in rows if status in (None, row.status) and collection in ("", row.collection)][:limit]
 
-    def due(self) -> int:
+    def due(self, collections: Sequence[str] | None = None) -> int:
         """Those at work, and those whose time has come."""
         with self._lock:
             return sum(
                 row.status == "processing" or (row.status == "pending" and self._due.get(row.id, 0.0) <= time.time())
                 for row in self._rows.values()
+                if collections is None or row.collection in collections
             )
 
     def due_in(self) -> float | None:

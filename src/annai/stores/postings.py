@@ -67,13 +67,13 @@ def score(
     lists = _lists(database, words)
     total = len(table)
     best_possible = 0.0
-    sums = np.zeros(total)
+    sums = np.zeros(table.count)
     weights = np.array([getattr(fields, name) for name in NAMES])
-    damping = BM25_K1 * (1 - BM25_B + BM25_B * table.lengths / max(table.lengths.mean(), 1)) if total else sums
     for word, weight in words.items():
         postings = np.frombuffer(lists.get(word, b""), POSTING)
         places, present = table.positions(postings["key"].astype(np.int64))
-        places, postings = places[present], postings[present]
+        if not present.all():
+            places, postings = places[present], postings[present]
         frequencies = _frequencies(postings, weights)
         if is_beginning(word):
             # A passage may hold several words that begin so.
@@ -81,9 +81,23 @@ def score(
             frequencies = np.bincount(owners, frequencies, minlength=len(places)).astype(np.float64)
         value = weight * (BM25_K1 + 1) * inverse_document_frequency(total, len(places))
         best_possible += value
-        sums[places] += value * frequencies / (frequencies + damping[places])
+        damping = (BM25_K1 * BM25_B) * table.relative_lengths[places] + BM25_K1 * (1 - BM25_B)
+        damping += frequencies
+        frequencies *= value
+        frequencies /= damping
+        sums[places] += frequencies
     found = np.flatnonzero(sums)
     return found, sums[found] / best_possible if len(found) else sums[found]
+
+
+def word_counts(database: Database, alive: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every living passage that the lists name, ascending, and how many different words lead to it."""
+    counts = np.zeros(len(alive), np.int64)
+    for (part,) in database.connection.execute("SELECT list FROM postings WHERE segment IN (SELECT id FROM segments)"):
+        keys = np.frombuffer(part, POSTING)["key"]
+        counts += np.bincount(keys[keys < len(alive)], minlength=len(alive))
+    passages = np.flatnonzero(counts * alive)
+    return passages, counts[passages]
 
 
 def _lists(database: Database, words: Iterable[str]) -> dict[str, bytes]:
@@ -107,8 +121,15 @@ def _lists(database: Database, words: Iterable[str]) -> dict[str, bytes]:
 
 
 def _frequencies(postings: NDArray[np.void], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    counts = np.stack([postings[name] for name in NAMES], axis=1)
-    return np.asarray(counts @ weights, np.float64)
+    """How often each passage has the word, its fields counted by weight."""
+    # The four counts as one number: of most words in most passages, all but the body's are nought.
+    packed = np.ascontiguousarray(postings).view("<u4")[1::2]
+    sums = (packed >> 24) * weights[3]
+    rest = packed & 0xFFFFFF
+    if rest.any():
+        for place in range(3):
+            sums += ((rest >> (8 * place)) & 0xFF) * weights[place]
+    return np.asarray(sums, np.float64)
 
 
 def _counts(keywords: Keywords) -> dict[str, bytearray]:

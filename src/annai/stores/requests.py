@@ -34,16 +34,17 @@ class SqliteRequests(Requests):
             )
         return [number for (number,) in rows]
 
-    def claim(self, limit: int) -> list[Request]:
+    def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
         """Mark and return, in one statement's time."""
         with self._database.writing():
             rows = self._database.rows(
-                f"""UPDATE index_requests SET status = 'processing', started_at = ? WHERE id IN (
-                    SELECT id FROM index_requests p WHERE status = 'pending' AND due_at <= ? AND NOT EXISTS (
+                f"""UPDATE index_requests SET status = 'processing', started_at = ?1 WHERE id IN (
+                    SELECT id FROM index_requests p WHERE status = 'pending' AND due_at <= ?2
+                    AND (?4 IS NULL OR collection IN (SELECT value FROM json_each(?4))) AND NOT EXISTS (
                         SELECT 1 FROM index_requests q WHERE q.status = 'processing'
                         AND q.collection = p.collection AND q.path = p.path)
-                    ORDER BY id LIMIT ?) RETURNING {_COLUMNS}""",
-                (timestamp(), timestamp(), limit),
+                    ORDER BY id LIMIT ?3) RETURNING {_COLUMNS}""",
+                (timestamp(), timestamp(), limit, _json(collections)),
             )
         return sorted((Request(*row) for row in rows), key=lambda request: request.id)
 
@@ -99,12 +100,13 @@ class SqliteRequests(Requests):
         )
         return [Request(*row) for row in rows]
 
-    def due(self) -> int:
+    def due(self, collections: Sequence[str] | None = None) -> int:
         """Asked before every search: it reads only those that wait."""
         return self._database.number(
             """SELECT count(*) FROM index_requests
-            WHERE status IN ('pending', 'processing') AND (status = 'processing' OR due_at <= ?)""",
-            (timestamp(),),
+            WHERE status IN ('pending', 'processing') AND (status = 'processing' OR due_at <= ?1)
+            AND (?2 IS NULL OR collection IN (SELECT value FROM json_each(?2)))""",
+            (timestamp(), _json(collections)),
         )
 
     def due_in(self) -> float | None:
@@ -121,3 +123,7 @@ class SqliteRequests(Requests):
                 "DELETE FROM index_requests WHERE status NOT IN ('pending', 'processing') AND completed_at < ?",
                 (timestamp(-older_than),),
             )
+
+
+def _json(names: Sequence[str] | None) -> str | None:
+    return None if names is None else json.dumps(list(names))

@@ -1,6 +1,7 @@
 """How do sections stand in the rows of an index file?"""
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from annai.types import Problem, Section, StoredSection
@@ -52,8 +53,8 @@ def stored_section(row: tuple[Any, ...]) -> StoredSection:
         parent=parent,
         depth=depth,
         heading=heading,
-        heading_path=tuple(json.loads(heading_path)),
-        number=tuple(map(int, number.split("."))) if number else (),
+        heading_path=_headings(heading_path),
+        number=_number(number),
         start=start,
         end=end,
         start_line=start_line,
@@ -74,3 +75,14 @@ def stored_section(row: tuple[Any, ...]) -> StoredSection:
         problem=Problem(problem, reason) if problem else None,
         waiting=bool(waiting),
     )
+
+
+@lru_cache(maxsize=8192)
+def _headings(text: str) -> tuple[str, ...]:
+    """The headings above a section; its neighbours have the same, and a search looks at hundreds."""
+    return tuple(json.loads(text))
+
+
+@lru_cache(maxsize=8192)
+def _number(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("."))) if text else ()

@@ -110,4 +110,26 @@ MIGRATIONS = (
     CREATE TABLE generation (number INTEGER NOT NULL) STRICT;
     INSERT INTO generation VALUES (1);
     """,
+    """
+    -- The tokens of a passage, packed by closeness.py.
+    CREATE TABLE tokens (section_id INTEGER PRIMARY KEY, packed BLOB NOT NULL) STRICT;
+    """,
+    """
+    -- Whoever holds passages in memory reads only what is newer: the generation each came with, and which sections
+    -- went when. What went long ago is forgotten; who knows less than that reads everything again.
+    ALTER TABLE passages ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX passages_by_generation ON passages (generation);
+    CREATE TABLE gone (generation INTEGER NOT NULL, first INTEGER NOT NULL, past INTEGER NOT NULL) STRICT;
+    CREATE INDEX gone_by_generation ON gone (generation);
+
+    -- Which sections live, without a look at the texts: asked for whenever lists of words are merged.
+    CREATE INDEX documents_by_section ON documents (first_section, section_count);
+
+    -- For an engine beside this file: sections whose vectors it may hold though no document owns them, and when (in
+    -- seconds since 1970) it is certain that nobody wants them any more.
+    CREATE TABLE leftovers (first INTEGER NOT NULL, past INTEGER NOT NULL, due_at REAL NOT NULL) STRICT;
+
+    -- For an engine that holds the words too: how many passages have each, by its number there.
+    CREATE TABLE word_counts (number INTEGER PRIMARY KEY, passages INTEGER NOT NULL) STRICT;
+    """,
 )

@@ -14,17 +14,18 @@ from annai.errors import StoreError, StoreReadOnly
 from annai.fields import FieldWeights
 from annai.stores.base import (
     IndexedDocument,
+    Inventory,
     Keywords,
     Scored,
     Store,
     Vectors,
-    trim_prefix,
+    best,
 )
 from annai.stores.database import Database, cannot_write
-from annai.stores.postings import compact, score, write_postings
+from annai.stores.passages import Passages
+from annai.stores.postings import compact, score, word_counts, write_postings
 from annai.stores.requests import SqliteRequests
 from annai.stores.rows import SECTION_COLUMNS, section_row, stored_section
-from annai.stores.signs import PassageRow, PassageTable, pack_signs
 from annai.types import Collection, Document, FileState, Format, Problem, Statistics, StoredSection, Where
 
 CANDIDATES_PER_RESULT, FEWEST_CANDIDATES = 4, 400
@@ -33,7 +34,12 @@ CANDIDATES_PER_RESULT, FEWEST_CANDIDATES = 4, 400
 
 def open_store(config: Config) -> Store:
     """Open the index of a project, making it if there is none."""
-    path = config.database_path
+    prepare_folder(config.database_path)
+    return SqliteStore(config.database_path)
+
+
+def prepare_folder(path: Path) -> None:
+    """Make the folder of an index file; one of annai's own is kept out of version control."""
     folder = path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,15 +48,14 @@ def open_store(config: Config) -> Store:
     except OSError as error:
         if not path.exists():
             raise StoreReadOnly(cannot_write(path)) from error
-    return SqliteStore(path)
 
 
 class SqliteStore(Store):
-    """The default store."""
+    """The default store; and, with an engine beside it that finds neighbours, the store of that engine."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, signed: bool = True) -> None:
         self._database = Database(path)
-        self._passages: tuple[int, PassageTable] | None = None
+        self._passages = Passages(self._database, signed=signed)
         self.requests = SqliteRequests(self._database)
         self.read_only = self._database.read_only
 
@@ -89,23 +94,21 @@ class SqliteStore(Store):
                 self._database.rows("DELETE FROM collections WHERE id = ?", (number,))
                 self._database.rows("DELETE FROM index_requests WHERE collection = ?", (name,))
                 compact(self._database, self._live)
-                self._next_generation()
+                self._passages.advance()
 
     def swap_collection(self, staging: str, name: str) -> None:
-        """Move the documents over."""
+        """The collection that was built takes the place of the old one; its documents stay where they are."""
         with self._database.writing():
             old, new = self._existing_collection(name), self._existing_collection(staging)
             self._empty_collection(old)
-            for table in ("files", "passages"):
-                self._database.rows(f"UPDATE {table} SET collection_id = ? WHERE collection_id = ?", (old, new))
-            self._database.rows(
-                """UPDATE collections SET (embedder, settings, imported_at) =
-                (SELECT embedder, settings, imported_at FROM collections WHERE id = ?) WHERE id = ?""",
-                (new, old),
+            (about,) = self._database.rows(
+                "DELETE FROM collections WHERE id = ? RETURNING name, description, source, enabled", (old,)
             )
-            self._database.rows("DELETE FROM collections WHERE id = ?", (new,))
+            self._database.rows(
+                "UPDATE collections SET (name, description, source, enabled) = (?, ?, ?, ?) WHERE id = ?", (*about, new)
+            )
             compact(self._database, self._live)
-            self._next_generation()
+            self._passages.advance()
 
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of the files."""
@@ -152,9 +155,9 @@ class SqliteStore(Store):
                 file_id = self._save_state(number, state)
                 if state.problem and state.problem.kind == "skipped":
                     self._drop_document(file_id)
-            write_postings(self._database, words, self._live)
+            self._keep_words(words)
             if documents or removed or states:
-                self._next_generation()
+                self._passages.advance()
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""
@@ -208,24 +211,39 @@ class SqliteStore(Store):
         raw = b"".join(found.get(key, nothing) for key in keys)
         return np.frombuffer(raw, "<f2").astype(np.float32).reshape(len(keys), dimension)
 
+    def tokens(self, keys: Sequence[int]) -> dict[int, bytes]:
+        """The tokens of passages."""
+        return dict(
+            self._database.rows(
+                "SELECT section_id, packed FROM tokens WHERE section_id IN (SELECT value FROM json_each(?))",
+                (_json_list(keys),),
+            )
+        )
+
     def nearest(self, vector: Vectors, limit: int, where: Where) -> list[Scored]:
         """Candidates by the signs of their vectors, then their vectors."""
-        table = self._passage_table()
         count = max(limit * CANDIDATES_PER_RESULT, FEWEST_CANDIDATES)
-        keys = np.sort(table.candidates(vector, count, self._allowed(table, where)))
+        keys = np.sort(self._candidates(vector, count, where))
         if not len(keys):
             return []
-        return _best(keys, self.vectors(keys.tolist(), len(vector)) @ vector, limit)
+        return best(keys, self.vectors(keys.tolist(), len(vector)) @ vector, limit)
 
     def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
         """Add up each word's list of passages."""
-        table = self._passage_table()
+        table = self._passages.table()
         places, shares = score(self._database, words, fields, table)
-        allowed = self._allowed(table, where)
+        allowed = self._passages.allowed(table, where)
         if allowed is not None:
             chosen = allowed[places]
             places, shares = places[chosen], shares[chosen]
-        return _best(table.keys[places], shares.clip(max=1.0), limit)
+        return best(table.keys[places], shares.clip(max=1.0), limit)
+
+    def dimension(self, collection: str) -> int:
+        """Of any of its documents."""
+        return self._database.number(
+            """SELECT dimension FROM passages JOIN collections c ON c.id = collection_id WHERE c.name = ? LIMIT 1""",
+            (collection,),
+        )
 
     def statistics(self, collection: str) -> Statistics:
         """Counts for one collection."""
@@ -247,6 +265,37 @@ class SqliteStore(Store):
         """One read transaction."""
         with self._database.reading():
             yield
+
+    def inventory(self) -> Inventory:
+        """From the tables themselves."""
+        with self._database.reading():
+            sections, vectors = (
+                np.array([key for (key,) in self._database.rows(f"SELECT {column} FROM {table} ORDER BY 1")], np.int64)
+                for column, table in (("id", "sections"), ("section_id", "vectors"))
+            )
+            passages, words = word_counts(self._database, self._live())
+        return Inventory(sections, vectors, passages, words)
+
+    def sweep(self) -> None:
+        """Delete what has no document; the lists of words are written anew without what is gone."""
+        with self._database.writing():
+            self._database.rows("DELETE FROM documents WHERE id NOT IN (SELECT id FROM files)")
+            self._database.rows("DELETE FROM passages WHERE document_id NOT IN (SELECT id FROM documents)")
+            self._database.rows(
+                """DELETE FROM sections WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = document_id
+                AND sections.id >= d.first_section AND sections.id < d.first_section + d.section_count)"""
+            )
+            for table in ("vectors", "tokens"):
+                self._database.rows(f"DELETE FROM {table} WHERE section_id NOT IN (SELECT id FROM sections)")
+            compact(self._database, self._live)
+            self._passages.advance(anew=True)
+
+    def vacuum(self) -> None:
+        """Merge the lists of words, and let SQLite write its file anew without the holes."""
+        with self._database.writing():
+            compact(self._database, self._live)
+        self._database.rows("VACUUM")
+        self._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Close the file."""
@@ -274,8 +323,7 @@ class SqliteStore(Store):
     def _insert_document(self, collection: int, file_id: int, indexed: IndexedDocument) -> dict[int, Keywords]:
         """Write everything but the words, which are returned by the keys of their passages."""
         document, sections = indexed.document, indexed.sections
-        first = self._database.number("SELECT seq FROM sqlite_sequence WHERE name = 'sections'") + 1
-        passages = sorted(indexed.keywords)
+        first = self._take_keys(len(sections))
         self._database.rows(
             "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
@@ -298,18 +346,10 @@ class SqliteStore(Store):
             "INSERT INTO vectors VALUES (?, ?)",
             [(first + order, row.tobytes()) for order, row in enumerate(indexed.vectors.astype("<f2"))],
         )
-        self._database.rows(
-            "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                file_id,
-                collection,
-                first,
-                indexed.vectors.shape[1],
-                np.array(passages, "<u4").tobytes(),
-                np.array([indexed.keywords[order].length for order in passages], "<u4").tobytes(),
-                pack_signs(indexed.vectors[passages]).tobytes(),
-            ),
+        self._database.insert(
+            "INSERT INTO tokens VALUES (?, ?)", [(first + order, packed) for order, packed in indexed.tokens.items()]
         )
+        self._passages.insert(collection, file_id, first, indexed)
         return {first + order: words for order, words in indexed.keywords.items()}
 
     def _drop_document(self, file_id: int) -> None:
@@ -318,9 +358,10 @@ class SqliteStore(Store):
         )
         if span is None:
             return
-        self._database.rows("DELETE FROM vectors WHERE section_id >= ? AND section_id < ?", span)
+        for table in ("vectors", "tokens"):
+            self._database.rows(f"DELETE FROM {table} WHERE section_id >= ? AND section_id < ?", span)
         self._database.rows("DELETE FROM sections WHERE id >= ? AND id < ?", span)
-        self._database.rows("DELETE FROM passages WHERE document_id = ?", (file_id,))
+        self._passages.drop(file_id, *span)
         self._database.rows("DELETE FROM documents WHERE id = ?", (file_id,))
 
     def _empty_collection(self, number: int) -> None:
@@ -336,57 +377,18 @@ class SqliteStore(Store):
             live[first : first + count] = True
         return live
 
-    def _next_generation(self) -> None:
-        self._database.rows("UPDATE generation SET number = number + 1")
+    def _candidates(self, vector: Vectors, count: int, where: Where) -> NDArray[np.int64]:
+        """The keys of passages that may be the nearest, in no order."""
+        table = self._passages.table()
+        return table.candidates(vector, count, self._passages.allowed(table, where))
 
-    def _passage_table(self) -> PassageTable:
-        """The table of passages, read again when documents were written, by this process or another."""
-        held = self._passages
-        generation = self._database.number("SELECT number FROM generation")
-        if held is None or held[0] != generation:
-            rows = self._database.rows(
-                "SELECT document_id, collection_id, first_section, dimension, ordinals, lengths, signs FROM passages"
-            )
-            held = self._passages = generation, PassageTable([PassageRow(*row) for row in rows])
-        return held[1]
+    def _take_keys(self, count: int) -> int:  # noqa: ARG002 - the sections that follow take the keys
+        """The first key of a new document."""
+        return self._database.number("SELECT seq FROM sqlite_sequence WHERE name = 'sections'") + 1
 
-    def _allowed(self, table: PassageTable, where: Where) -> NDArray[np.bool_] | None:
-        """Which passages of the table the restriction lets through; None if it lets all."""
-        allowed: NDArray[np.bool_] | None = None
-        if where.collections:
-            rows = self._database.rows(
-                "SELECT id FROM collections WHERE name IN (SELECT value FROM json_each(?))",
-                (json.dumps(where.collections),),
-            )
-            named = {number for (number,) in rows}
-            if not table.collection_ids <= named:
-                allowed = np.isin(table.collections, list(named))
-        if where.paths or where.excludes or where.clean_only:
-            documents = np.isin(table.documents, self._documents_under(where))
-            allowed = documents if allowed is None else allowed & documents
-        return allowed
-
-    def _documents_under(self, where: Where) -> list[int]:
-        clauses, values = ["true"], list[object]()
-        for prefixes, form in ((where.paths, "({})"), (where.excludes, "NOT ({})")):
-            if prefixes:
-                clauses.append(form.format(" OR ".join(["path = ? OR substr(path, 1, ?) = ?"] * len(prefixes))))
-                for prefix in map(trim_prefix, prefixes):
-                    values += [prefix, len(prefix) + 1, prefix + "/"]
-        if where.clean_only:
-            clauses.append(
-                """problem_kind IS NULL AND NOT EXISTS (SELECT 1 FROM index_requests r JOIN collections c
-                ON c.name = r.collection WHERE c.id = files.collection_id AND r.path = files.path
-                AND r.status IN ('pending', 'processing'))"""
-            )
-        rows = self._database.rows(f"SELECT id FROM files WHERE {' AND '.join(clauses)}", values)
-        return [number for (number,) in rows]
-
-
-def _best(keys: NDArray[np.int64], scores: NDArray[np.floating], limit: int) -> list[Scored]:
-    """The highest scores first; `keys` ascend, so that ties come in their order."""
-    order = np.argsort(-scores, kind="stable")[:limit]
-    return [Scored(int(keys[place]), float(scores[place])) for place in order]
+    def _keep_words(self, words: Mapping[int, Keywords]) -> None:
+        """Write the words of new passages, by key, within a transaction."""
+        write_postings(self._database, words, self._live)
 
 
 def _json_list(keys: Sequence[int]) -> str:
