@@ -201,6 +201,19 @@ def test_large_numbers_of_passages_get_an_index_that_finds_nearly_all(
     assert nearest_paths(store, 707, Where(paths=("nowhere",))) == []
 
 
+def test_an_index_whose_building_was_cut_off_is_built_anew(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_graphs, "INDEX_FROM", 100)
+    store.write("a", [indexed(f"{number}.md", seed=number * 100, parts=30) for number in range(5)])
+    valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'annai_hnsw_256'::regclass"
+    with psycopg.connect(store._settings.url, autocommit=True) as connection:
+        assert connection.execute(valid).fetchone() == (True,)
+        connection.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'annai_hnsw_256'::regclass")
+        store.write("a", [indexed("more.md")])
+        assert connection.execute(valid).fetchone() == (True,)
+
+
 def test_lists_are_merged_and_forget_what_is_gone(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"zz{letter * 4}" for letter in "abcdefghijklmnopqrst"]
     for number, name in enumerate(names):

@@ -55,4 +55,5 @@ class StaticEmbedder(Embedder):
 
     def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
         """The subwords' vectors, as long as the model made them."""
-        return self._model.vectors[ids] * self._model.scales[ids, None]
+        vectors: Vectors = self._model.vectors[ids] * self._model.scales[ids, None]
+        return vectors

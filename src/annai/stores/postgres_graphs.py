@@ -29,7 +29,7 @@ def build_graphs(
         if not wanted or passages < INDEX_FROM or dimension > LARGEST_INDEXED or waiting * STILL_TO_COME > documents:
             continue
         name = f"annai_hnsw_{dimension}"
-        if not database.number("SELECT 1 FROM pg_class WHERE oid = to_regclass(%s)", (name,)):
+        if not database.number("SELECT indisvalid::int FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)):
             _build(database, settings, name, dimension)
 
 
@@ -40,6 +40,8 @@ def _build(database: PostgresDatabase, settings: StoreSettings, name: str, dimen
         if not mine:
             return
         try:
+            # One that is there and not valid was cut off while it was built.
+            connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
             connection.execute(
                 f"""CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON annai_vectors
                 USING hnsw ((vector::halfvec({dimension})) halfvec_ip_ops)
