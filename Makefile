@@ -40,6 +40,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/vectors.py
 	$(BIN)/python benchmarks/static.py
 	$(BIN)/python benchmarks/embedders.py
+	$(BIN)/python benchmarks/server.py
 	$(BIN)/python benchmarks/mcp_start.py
 	$(BIN)/python benchmarks/stores.py
 	$(BIN)/python benchmarks/answers.py
