@@ -40,11 +40,16 @@ def test_the_commands_of_the_readme_work(tmp_path: Path) -> None:
     (tree / "api").mkdir()
     (tree / "api" / "a.md").write_text("# API\n\nOAuth")
     (tree / "pyproject.toml").write_text('[tool.annai.embedding]\nprovider = "hashing"\n')
+    (tree / "Q.jsonl").write_text('{"id": "1", "text": "OAuth", "type": "word"}\n')
+    (tree / "R.tsv").write_text("1\ta.md\t1\n")
     annai = Annai(tree)
     commands = readme_commands()
     assert len(commands) >= 8
-    for command in commands:
-        annai(*shlex.split(command)[1:])
+    try:
+        for command in commands:
+            annai(*shlex.split(command)[1:])
+    finally:
+        annai("server", "stop")
 
 
 @pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"])
