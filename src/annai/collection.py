@@ -60,8 +60,11 @@ def here(store: Store, config: Config) -> list[str] | None:
     """The names of the collections whose files this machine has; None for all, in an index of its own."""
     if not store.shared:
         return None
-    known = registered(store) or [find(store, config, IMPLICIT_COLLECTION)]
-    return [each.name for each in known if is_here(store, each)]
+    # Read once: another machine may register the first one between two looks.
+    known = {each.name: each for each in store.collections()}
+    named = [each for name, each in known.items() if NAME.fullmatch(name) and name != IMPLICIT_COLLECTION]
+    implicit = known.get(IMPLICIT_COLLECTION, Collection(IMPLICIT_COLLECTION, config.root))
+    return [each.name for each in named or [implicit] if is_here(store, each)]
 
 
 def add(store: Store, name: str, description: str, source: Path) -> Collection:

@@ -4,6 +4,7 @@ It takes the index lock, works off the queue and ends; when the process that sta
 """
 
 import logging
+import os
 import pickle
 import subprocess
 import sys
@@ -64,7 +65,9 @@ def work() -> None:
     left_alone = threading.Event()
 
     def listen() -> None:
-        sys.stdin.buffer.read()
+        # Past Python's buffer, whose lock would keep this process from ending.
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
         left_alone.set()
 
     threading.Thread(target=listen, daemon=True).start()

@@ -106,10 +106,16 @@ class Worker:
                 continue
             try:
                 while not self._stop.is_set():
-                    self._guarded(self._hand_over if self._has_much_to_do() else self._round)
+                    self._guarded(self._keep_fresh)
             finally:
                 self._unwatch()
                 keeper.let_go()
+
+    def _keep_fresh(self) -> None:
+        if self._has_much_to_do():
+            self._hand_over()
+        else:
+            self._round()
 
     def _has_much_to_do(self) -> bool:
         """Whether so much is due that indexing it here would slow down searches.
