@@ -144,6 +144,7 @@ def burst(client: Client, other: Client, tree: Path, queries: list[str], count: 
             times.append((time.perf_counter() - start) * 1000)
             time.sleep(SEARCH_PAUSE)
 
+    before = other.status().requests.get("completed", 0)
     asking = threading.Thread(target=ask)
     asking.start()
     start = time.perf_counter()
@@ -151,7 +152,8 @@ def burst(client: Client, other: Client, tree: Path, queries: list[str], count: 
         original = originals[number % len(originals)]
         copy = original if number < len(originals) else original.with_name(f"copy{number}-{original.name}")
         copy.write_bytes(original.read_bytes() + f"\n\nChanged {number}.\n".encode())
-    settle(other)
+    while other.status().requests.get("completed", 0) < before + count:
+        time.sleep(0.2)
     seconds = time.perf_counter() - start
     done.set()
     asking.join()
