@@ -19,9 +19,10 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from annai.config import Embedding, load_config, override
+from annai.config import load_config, override
 from annai.embedders.base import load_embedder
 from annai.engine import Engine
+from annai.settings import Embedding
 from tests import tiny
 
 LINES = 12

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
-from annai.config import Embedding
 from annai.embedders.base import Embedder, load_embedder
 from annai.embedders.static import BUNDLED, StaticEmbedder
+from annai.settings import Embedding
 
 SETS = ("docs_en", "docs_ja")
 LONGEST_TEXT = 1_500

@@ -30,10 +30,11 @@ import psutil
 from numpy.typing import NDArray
 
 from annai.closeness import pack
-from annai.config import Config, Embedding, StoreSettings
+from annai.config import Config
 from annai.embedders.base import load_embedder
 from annai.fields import Fields
 from annai.search import search
+from annai.settings import Embedding, StoreSettings
 from annai.stores.base import IndexedDocument, Keywords, Store, load_store
 from annai.tokens import words
 from annai.types import Collection, Document, FileState, Query, Section, Where

@@ -24,8 +24,8 @@ import numpy as np
 import sqlite_vec
 from numpy.typing import NDArray
 
-from annai.config import Embedding
 from annai.embedders.base import load_embedder
+from annai.settings import Embedding
 from annai.stores.base import IndexedDocument, Keywords
 from annai.stores.sqlite import SqliteStore
 from annai.types import Collection, Document, FileState, Section, Where

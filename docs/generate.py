@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from annai.config import COLLECTIONS_TEXT, SECTIONS, default_text, explain
 from annai.interfaces.cli import cli
+from annai.settings import COLLECTIONS_TEXT, SECTIONS, default_text, explain
 
 DOCS = Path(__file__).parent
 

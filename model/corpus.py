@@ -13,10 +13,10 @@ from pathlib import Path
 from types import ModuleType
 
 import annai
-from annai.config import Chunking, Files
 from annai.fields import Fields, passage_fields
 from annai.reader import read_document
 from annai.scanner import scan
+from annai.settings import Chunking, Files
 from annai.splitters.base import load_splitter
 from model.settings import BUILD, SHARED
 

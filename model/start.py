@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.config import Embedding
 from annai.embedders.base import load_embedder
 from annai.embedders.subwords import WORD_START
+from annai.settings import Embedding
 from model.settings import Start
 
 logger = logging.getLogger(__name__)

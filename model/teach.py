@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from annai.config import Embedding
 from annai.embedders.base import Embedder, Vectors, load_embedder
 from annai.embedders.subwords import Subwords
+from annai.settings import Embedding
 from model.pairs import PairFile, pair_files
 from model.settings import Settings, Teach
 from model.start import quantised, reduced

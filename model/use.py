@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from annai.config import Embedding
 from annai.embedders.base import Embedder, Vectors, load_embedder
+from annai.settings import Embedding
 
 logger = logging.getLogger(__name__)
 

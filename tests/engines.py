@@ -14,7 +14,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from annai.config import Config, StoreSettings
+from annai.config import Config
+from annai.settings import StoreSettings
 from annai.stores.base import Store, load_store
 
 ENGINES = ("memory", "sqlite", "lancedb", "chroma", "postgres", "qdrant")

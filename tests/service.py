@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from annai.config import Embedding
 from annai.embedders.base import load_embedder
+from annai.settings import Embedding
 
 Answer = Callable[[Any], Any]
 

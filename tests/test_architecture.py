@@ -12,7 +12,7 @@ from annai import errors
 SOURCE = Path(__file__).parent.parent / "src" / "annai"
 
 LEVELS = (
-    ("types", "errors"),
+    ("types", "errors", "settings"),
     ("config", "tokens", "timer", "lines", "fields", "lock", "project", "query", "wire", "evaluation", "edits"),
     ("restructured", "encoding", "front_matter", "ignore", "remote", "resident", "weights"),
     ("outline",),

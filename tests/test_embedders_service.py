@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from annai import remote
-from annai.config import Embedding, Retry, load_config
+from annai.config import load_config
 from annai.embedders.base import Embedder, load_embedder
 from annai.embedders.service import BYTES_PER_TOKEN
 from annai.engine import Engine
 from annai.errors import ConfigError, EmbedderError
+from annai.settings import Embedding, Retry
 from annai.types import Query
 from tests import service as services
 from tests.conftest import Annai

@@ -9,9 +9,9 @@ import sqlite_vec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from annai.config import Embedding
 from annai.embedders.base import load_embedder
 from annai.fields import FIELD_WEIGHTS
+from annai.settings import Embedding
 from annai.stores.base import Store
 from annai.stores.sqlite import SqliteStore
 from annai.types import Collection, Where

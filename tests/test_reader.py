@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from annai.config import Files
 from annai.errors import ReadError, SkippedFile, UnreadableFile
 from annai.reader import read_document
+from annai.settings import Files
 from annai.types import Change, ChangeKind, Document
 
 TINY = "テスト"
@@ -209,7 +209,7 @@ def test_a_file_without_permission_is_unreadable(tmp_path: Path) -> None:
     program = f"""
 import os
 from pathlib import Path
-from annai.config import Files
+from annai.settings import Files
 from annai.reader import read_document
 from annai.types import Change, ChangeKind
 if os.geteuid() == 0:

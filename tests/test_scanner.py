@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from annai.config import Files
 from annai.errors import CollectionError
 from annai.scanner import Scan, compare, find_files, scan
+from annai.settings import Files
 from annai.types import ChangeKind, FileState, Problem
 
 EVERYTHING = Files(include=("*",), exclude=())

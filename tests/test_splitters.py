@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annai.config import Chunking
 from annai.outline import outline
+from annai.settings import Chunking
 from annai.splitters.base import STRATEGIES, load_splitter
 from annai.splitters.cuts import character_parts, token_pieces
 from annai.tokens import count_tokens

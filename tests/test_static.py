@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annai.config import Embedding
 from annai.embedders import subwords
 from annai.embedders.base import load_embedder
 from annai.embedders.static import BUNDLED, StaticEmbedder
 from annai.embedders.static_model import StaticModel, open_model, write_model
 from annai.embedders.subwords import LONGEST_UNIT, WORD_START, SortedPieces, Subwords, units
 from annai.errors import EmbedderError
+from annai.settings import Embedding
 
 PIECES = [
     *(WORD_START, *"abcdefghijklmnopqrstuvwxyz0123456789", "▁the", "▁get", "ing", "er", "▁serv", "▁c++", "▁2024"),

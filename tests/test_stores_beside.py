@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from annai.config import Config, StoreSettings
+from annai.config import Config
 from annai.errors import StoreError
 from annai.maintenance import check
+from annai.settings import StoreSettings
 from annai.stores import beside, lancedb
 from annai.stores.base import load_store
 from annai.stores.beside import BesideStore

@@ -12,9 +12,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from annai.config import Config, StoreSettings, load_config
+from annai.config import Config, load_config
 from annai.engine import Engine
 from annai.errors import AnnaiError, NewerIndex, StoreError, StoreFull, StoreReadOnly
+from annai.settings import StoreSettings
 from annai.stores import postgres, postgres_database, postgres_graphs
 from annai.stores.postgres import PostgresStore
 from annai.types import Collection, Query, Where

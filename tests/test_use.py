@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from annai.config import Embedding
 from annai.embedders.base import load_embedder
 from annai.errors import EmbedderError
+from annai.settings import Embedding
 
 
 def test_the_encoder_finds_the_same_meaning_in_two_languages() -> None:

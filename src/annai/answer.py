@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from time import perf_counter
 
-from annai.config import Rerank
 from annai.errors import RerankerError
 from annai.rerankers.base import Reranker
+from annai.settings import Rerank
 from annai.timer import timer
 from annai.types import Answer, Hit, Query
 

@@ -17,7 +17,7 @@ from typing import Self
 
 from annai import collection as collections
 from annai.answer import arranged, fused, reranked
-from annai.config import Config, Embedding
+from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
 from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound, QueryError
 from annai.indexer import MOST_PENDING, Indexer, Outcomes
@@ -25,6 +25,7 @@ from annai.lock import IndexLock
 from annai.project import Confirm, Progress
 from annai.rerankers.base import Reranker, load_reranker
 from annai.search import search
+from annai.settings import Embedding
 from annai.stores.base import Store, load_store, trim_prefix
 from annai.types import (
     IMPLICIT_COLLECTION,

@@ -6,11 +6,11 @@ import os
 import stat
 from pathlib import Path, PurePosixPath
 
-from annai.config import Files
 from annai.encoding import decode
 from annai.errors import SkippedFile, UnreadableFile
 from annai.front_matter import FrontMatter, split_front_matter
 from annai.outline import outline
+from annai.settings import Files
 from annai.types import Change, Document, FileState, Format, Outline
 
 MAX_TITLE = 200

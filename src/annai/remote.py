@@ -13,7 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
-from annai.config import Retry
+from annai.settings import Retry
 
 logger = logging.getLogger(__name__)
 

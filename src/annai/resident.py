@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import psutil
 
-from annai.config import Model
+from annai.settings import Model
 
 logger = logging.getLogger(__name__)
 

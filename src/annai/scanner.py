@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from annai.config import STATE_FOLDER, Files
+from annai.config import STATE_FOLDER
 from annai.errors import CollectionError
 from annai.ignore import Patterns, read_patterns
+from annai.settings import Files
 from annai.types import Change, ChangeKind, FileState
 
 logger = logging.getLogger(__name__)

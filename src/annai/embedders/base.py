@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.config import Embedding, Model, Retry
 from annai.errors import EmbedderError
+from annai.settings import Embedding, Model, Retry
 
 if TYPE_CHECKING:
     from annai.embedders.cache import VectorCache

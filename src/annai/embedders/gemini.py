@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from annai.config import Embedding, Retry, secret
+from annai.config import secret
 from annai.embedders.base import Embedder, Kind
 from annai.embedders.models import AUTO, identity, known_model, prefixes, wanted_dimension
 from annai.embedders.service import ServiceEmbedder
 from annai.errors import EmbedderError
 from annai.remote import Refused, check_url, refusal, without
+from annai.settings import Embedding, Retry
 from annai.weights import Unavailable, load_extra
 
 PROVIDER = "gemini"

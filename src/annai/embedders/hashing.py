@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from annai.config import Embedding
 from annai.embedders.base import Embedder, Kind, Vectors, normalised
+from annai.settings import Embedding
 from annai.tokens import word_weight, words
 
 DIMENSION = 256

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.config import Embedding
 from annai.errors import EmbedderError
+from annai.settings import Embedding
 
 AUTO = "auto"
 

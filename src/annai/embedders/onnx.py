@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.config import Embedding, Model
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.embedders.models import AUTO, cut, folder_name, identity, known_model, prefixes, read_json, wanted_dimension
 from annai.errors import EmbedderError
 from annai.resident import Resident
+from annai.settings import Embedding, Model
 from annai.weights import Unavailable, load_extra
 
 PROVIDER = "onnx"

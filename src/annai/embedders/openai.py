@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from functools import cached_property
 
-from annai.config import Embedding, Retry, secret
+from annai.config import secret
 from annai.embedders.base import Embedder, Kind
 from annai.embedders.models import AUTO, identity, known_model, prefixes, wanted_dimension
 from annai.embedders.service import ServiceEmbedder
 from annai.errors import EmbedderError
 from annai.remote import Refused, check_url, post_json
+from annai.settings import Embedding, Retry
 
 PROVIDER = "openai"
 USUAL_URL = "https://api.openai.com/v1"

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from annai.config import Embedding, Model
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.embedders.models import (
     AUTO,
@@ -26,6 +25,7 @@ from annai.embedders.models import (
 )
 from annai.errors import EmbedderError
 from annai.resident import Resident
+from annai.settings import Embedding, Model
 from annai.weights import Unavailable, choose_device, find_weights, free_device_memory, load_extra
 
 PROVIDER = "sentence-transformers"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from annai.config import Embedding, Retry
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
 from annai.remote import QUERY_PATIENCE, Refused, persevere
+from annai.settings import Embedding, Retry
 
 BYTES_PER_TOKEN = 2
 """Fewer than any usual tokenizer puts into one, in English (4) and in Japanese (3): better a window too many than a

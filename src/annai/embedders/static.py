@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.config import Embedding
 from annai.embedders.base import Embedder, Kind, Vectors, normalised
 from annai.embedders.static_model import open_model
+from annai.settings import Embedding
 
 BUNDLED = Path(__file__).parent / "static_data"
 

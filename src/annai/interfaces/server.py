@@ -24,7 +24,6 @@ import uvicorn
 
 from annai import __version__, daemon, pidfile
 from annai.config import Config
-from annai.config import Server as ServerSettings
 from annai.engine import Engine
 from annai.errors import ServerError
 from annai.interfaces.http import BODY_SECONDS, LARGEST_BODY, Application, listening
@@ -32,6 +31,7 @@ from annai.interfaces.mcp.http import Endpoint
 from annai.interfaces.rpc import Service
 from annai.lock import IndexLock
 from annai.pidfile import ServerRecord
+from annai.settings import Server as ServerSettings
 from annai.types import ServerStatus
 from annai.worker import Worker
 

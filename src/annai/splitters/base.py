@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
-from annai.config import Chunking
+from annai.settings import Chunking
 from annai.types import Document, Section
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from annai.config import Chunking
+from annai.settings import Chunking
 from annai.splitters.cuts import Cuts, character_parts
 from annai.splitters.sections import DEEPEST
 from annai.splitters.tree import Tree

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from annai.config import Chunking
+from annai.settings import Chunking
 from annai.splitters.cuts import token_pieces
 from annai.splitters.tree import Tree
 from annai.tokens import count_tokens

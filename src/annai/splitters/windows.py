@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from annai.config import Chunking
+from annai.settings import Chunking
 from annai.splitters.tree import Tree
 from annai.tokens import TokenPositions
 from annai.types import Document, Section

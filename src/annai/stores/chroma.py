@@ -14,8 +14,9 @@ from chromadb.config import Settings
 from chromadb.errors import ChromaError
 from numpy.typing import NDArray
 
-from annai.config import Config, StoreSettings
+from annai.config import Config
 from annai.errors import StoreError, StoreFull
+from annai.settings import StoreSettings
 from annai.stores.base import Store, Vectors
 from annai.stores.beside import BesideStore, Neighbours, Passage, Span
 from annai.stores.sqlite import prepare_folder

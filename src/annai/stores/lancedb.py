@@ -14,8 +14,9 @@ import pyarrow as pa
 from lancedb.index import Bitmap, BTree, HnswSq
 from numpy.typing import NDArray
 
-from annai.config import Config, StoreSettings
+from annai.config import Config
 from annai.errors import StoreError, StoreFull
+from annai.settings import StoreSettings
 from annai.stores.base import Store, Vectors, trim_prefix
 from annai.stores.beside import BesideStore, Neighbours, Passage, Span
 from annai.stores.sqlite import prepare_folder

@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from annai.config import Config, StoreSettings
+from annai.config import Config
 from annai.errors import StoreError
 from annai.fields import FieldWeights
+from annai.settings import StoreSettings
 from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors, best
 from annai.stores.postgres_database import PostgresDatabase, given, kept
 from annai.stores.postgres_documents import Documents

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from annai.config import StoreSettings
+from annai.settings import StoreSettings
 from annai.stores.postgres_database import PostgresDatabase
 
 INDEX_FROM = 10_000

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
-from annai.config import StoreSettings
 from annai.errors import StoreError, StoreFull
+from annai.settings import StoreSettings
 from annai.stores.base import Keywords, Vectors, trim_prefix
 from annai.stores.beside import Neighbours, Passage, Span, folders_of
 from annai.types import Where

@@ -10,12 +10,13 @@ from typing import cast
 
 import click
 
-from annai.config import SECTIONS, Config, override
+from annai.config import Config, override
 from annai.engine import Engine
 from annai.errors import ConfigError
 from annai.evaluation import Evaluation, Outcome, evaluate, read_judgements, read_questions, write_run
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.render import print_table
+from annai.settings import SECTIONS
 from annai.types import Mode
 
 SAME_INDEX = frozenset({"search", "rerank"})

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from annai.config import CONFIG_NAME, template
+from annai.config import CONFIG_NAME
 from annai.errors import ConfigError
+from annai.settings import template
 
 
 @click.command()

@@ -8,12 +8,13 @@ from time import perf_counter
 
 import click
 
-from annai.config import Config, Embedding, override, secret
+from annai.config import Config, override, secret
 from annai.embedders.base import Embedder, Vectors, load_embedder
 from annai.embedders.models import MODELS, KnownModel, known_model
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import project_command
 from annai.interfaces.render import print_table, size
+from annai.settings import Embedding
 from annai.weights import fetched_weights, is_installed
 
 KEYS = {"gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "openai": ("OPENAI_API_KEY",)}
