@@ -18,7 +18,7 @@ LEVELS = (
     ("outline",),
     ("reader", "splitters", "embedders", "rerankers", "stores"),
     ("scanner", "collection", "closeness"),
-    ("ranking",),
+    ("ranking", "findable", "references"),
     ("indexer", "search", "answer", "watcher"),
     ("engine",),
     ("offload", "maintenance"),

@@ -21,8 +21,6 @@ def settings(docs: Path, engine: str = "sqlite", provider: str = "static") -> Co
 
 @pytest.fixture(params=["sqlite", "memory"])
 def engine(request: pytest.FixtureRequest, docs: Path) -> Iterator[Engine]:
-    # The lock beside an index on disk needs its folder, whatever the engine.
-    (docs / ".annai").mkdir()
     with Engine(settings(docs, request.param)) as engine:
         yield engine
 

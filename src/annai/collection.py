@@ -67,6 +67,11 @@ def here(store: Store, config: Config) -> list[str] | None:
     return [each.name for each in named or [implicit] if is_here(store, each)]
 
 
+def sources(store: Store, config: Config) -> dict[str, Path]:
+    """Where each collection's files are."""
+    return {IMPLICIT_COLLECTION: config.root} | {each.name: each.source for each in registered(store)}
+
+
 def add(store: Store, name: str, description: str, source: Path) -> Collection:
     """Register a directory."""
     if not NAME.fullmatch(name):

@@ -1,12 +1,8 @@
 """What can be done with a project? The one object that the interfaces use: it opens the parts and joins them."""
 
 import dataclasses
-import difflib
-import os
-import re
 import threading
 import time
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -19,14 +15,15 @@ from annai import collection as collections
 from annai.answer import arranged, fused, reranked
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
-from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound, QueryError
+from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound
 from annai.indexer import MOST_PENDING, Indexer, Outcomes
 from annai.lock import IndexLock
 from annai.project import Confirm, Progress
+from annai.references import Part, locate, parts_under
 from annai.rerankers.base import Reranker, load_reranker
 from annai.search import search
 from annai.settings import Embedding
-from annai.stores.base import Store, load_store, trim_prefix
+from annai.stores.base import Store, load_store
 from annai.types import (
     IMPLICIT_COLLECTION,
     Answer,
@@ -51,8 +48,6 @@ LONG_PATIENCE = 30.0
 POLL_SECONDS = 0.02
 SHOWN_ERRORS = SHOWN_FILES = 5
 
-_SECTION_MARK = re.compile(r"#(?P<number>\d+(?:\.\d+)*)?(?:~(?P<piece>\d+))?\Z")
-
 
 class Engine:
     """A project, opened in this process: it keeps the contract `Project`. Several threads may use it at once."""
@@ -72,7 +67,9 @@ class Engine:
 
     def _lock(self, kind: str) -> IndexLock:
         path = self.config.database_path
-        return IndexLock(None if self.store.shared else path.with_name(f"{path.name}.{kind}"))
+        # What only this process sees, or what machines share, is not guarded by a file.
+        alone = self.store.shared or self.config.store.engine == "memory"
+        return IndexLock(None if alone else path.with_name(f"{path.name}.{kind}"))
 
     @property
     def read_only(self) -> bool:
@@ -163,13 +160,13 @@ class Engine:
         self, paths: Sequence[str] = (), *, force: bool = False, progress: Progress | None = None
     ) -> ImportSummary:
         """Index again what lies under these paths, and wait until it is done."""
-        return self._bring_up_to_date(self._under(paths), force=force, progress=progress)
+        return self._bring_up_to_date(parts_under(self.store, self.config, paths), force=force, progress=progress)
 
     def request_index(self, path: str, *, force: bool = False) -> list[Request]:
         """Put what lies under a path into the queue, and return without waiting."""
         numbers = {
             number
-            for collection, only in self._under([path])
+            for collection, only in parts_under(self.store, self.config, [path])
             for number in self._indexer.request(collection, only, force=force)[0]
         }
         self._call_worker()
@@ -254,7 +251,7 @@ class Engine:
 
     def _bring_up_to_date(
         self,
-        parts: Sequence[tuple[Collection, Sequence[str] | None]],
+        parts: Sequence[Part],
         *,
         force: bool = False,
         progress: Progress | None = None,
@@ -266,33 +263,6 @@ class Engine:
                 unchanged += self._indexer.request(collection, only, force=force)[1]
             outcomes = self.work_off(patience=LONG_PATIENCE, progress=progress)
         return _summary(outcomes, unchanged)
-
-    def _under(self, paths: Sequence[str]) -> list[tuple[Collection, Sequence[str] | None]]:
-        """Which parts of which collections lie under these paths; all of them, if none is given."""
-        searched = collections.searchable(self.store, self.config)
-        if not paths:
-            return [(collection, None) for collection in searched]
-        parts: dict[str, list[str]] = {}
-        for path in paths:
-            readings = [(name, inner) for name, inner, number, _ in self._readings(path) if not number]
-            found = [
-                (name, inner)
-                for name, inner in dict.fromkeys(readings)
-                if self._is_inside(name, inner) or self.store.states(name, [inner])
-            ]
-            if not found:
-                raise NotFound(f"There is no file or folder {path!r} in a collection{self._similar_paths(path)}")
-            parts.setdefault(found[0][0], []).append(found[0][1])
-        return [
-            (collection, None if "." in parts[collection.name] else parts[collection.name])
-            for collection in searched
-            if collection.name in parts
-        ]
-
-    def _is_inside(self, name: str, path: str) -> bool:
-        """Whether the collection's folder has such a file or folder; nothing is read of it."""
-        source = self.sources()[name]
-        return not path.startswith("..") and not Path(path).is_absolute() and (source / path).exists()
 
     # Searching
 
@@ -336,50 +306,7 @@ class Engine:
 
     def locate(self, reference: str) -> Place:
         """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
-        if not reference.partition("#")[0].strip():
-            raise QueryError("No document is named; give a path as `annai search` shows it.")
-        for collection, path, number, piece in self._readings(reference):
-            sections = self.store.sections(collection, path)
-            document = self.store.document(collection, path)
-            if document is None:
-                continue
-            for stored in sections:
-                if stored.section.number == number and stored.section.piece == piece:
-                    return Place(document, sections, stored)
-            raise NotFound(
-                f"{path} has no section {'.'.join(map(str, number))}; `annai get {path} --children` lists its sections."
-            )
-        raise NotFound(f"There is no document {reference!r} in the index{self._similar_paths(reference)}")
-
-    def _readings(self, reference: str) -> Iterator[tuple[str, str, tuple[int, ...], int]]:
-        """Everything a reference can mean, likeliest first: file names may hold `:` and `#` too."""
-        known = [each.name for each in collections.searchable(self.store, self.config)]
-        text = unicodedata.normalize("NFC", reference)
-        marks: list[tuple[str, tuple[int, ...], int]] = [(text, (), 0)]
-        if mark := _SECTION_MARK.search(text):
-            number = tuple(map(int, mark["number"].split("."))) if mark["number"] else ()
-            marks.append((text[: mark.start()], number, int(mark["piece"] or 0)))
-        sources = self.sources()
-        for path, number, piece in marks:
-            for name in known:
-                yield name, trim_prefix(path), number, piece
-                # As shown by a search: relative to the current folder. Only a way to spell it; no file is opened.
-                yield name, Path(os.path.relpath(path, sources[name])).as_posix(), number, piece
-            name, _, rest = path.partition(":")
-            if name in known:
-                yield name, trim_prefix(rest), number, piece
-
-    def _similar_paths(self, reference: str) -> str:
-        paths = [
-            path
-            for collection in collections.searchable(self.store, self.config)
-            for path, state in self.store.states(collection.name).items()
-            if state.problem is None
-        ]
-        wanted = _SECTION_MARK.sub("", reference)
-        close = difflib.get_close_matches(wanted, paths, n=3, cutoff=0.5)
-        close += [path for path in paths if path.rpartition("/")[2] == wanted.rpartition("/")[2]]
-        return f"; did you mean {' or '.join(dict.fromkeys(close[:3]))}?" if close else "."
+        return locate(self.store, self.config, reference)
 
     # Telling
 
@@ -408,8 +335,7 @@ class Engine:
 
     def sources(self) -> dict[str, Path]:
         """Where each collection's files are."""
-        implicit = {IMPLICIT_COLLECTION: self.config.root}
-        return implicit | {collection.name: collection.source for collection in self.list_collections()}
+        return collections.sources(self.store, self.config)
 
     def document_paths(self, name: str) -> list[str]:
         """The paths of a collection's documents, in order."""

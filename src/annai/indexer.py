@@ -7,21 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-import numpy as np
-
-from annai.closeness import pack
 from annai.collection import STAGING_SUFFIX, find, here
 from annai.config import Config
-from annai.embedders.base import Embedder, Vectors, normalised
+from annai.embedders.base import Embedder
 from annai.errors import AnnaiError, CollectionError, EmbedderMismatch, ReadError, SkippedFile
-from annai.fields import FIELD_WEIGHTS, LARGEST_SHARE, NAMES, Fields, meaningful_path, passage_fields
-from annai.outline import outline
 from annai.project import Confirm, Progress
 from annai.scanner import Scan, scan
 from annai.splitters.base import load_splitter
-from annai.stores.base import IndexedDocument, Keywords, Outcome, Store
+from annai.stores.base import IndexedDocument, Outcome, Store
 from annai.timer import Stopwatch, timer, timestamp
-from annai.tokens import is_japanese, words
 from annai.types import Change, ChangeKind, Collection, Document, FileState, Problem, Request, Section
 
 logger = logging.getLogger(__name__)
@@ -179,6 +173,8 @@ class Indexer:
 
     def restore(self, collection: Collection, document: Document) -> None:
         """Split, embed and write a document once more, from the text that the index itself holds."""
+        from annai.outline import outline  # noqa: PLC0415 - only a repair needs it here
+
         whole = dataclasses.replace(document, outline=outline(document.text, document.format, document.body_start))
         sections = load_splitter(self._config.chunking.strategy)(whole, self._config.chunking)
         change = Change(ChangeKind.UPDATED, document.path, collection.source / document.path)
@@ -262,7 +258,7 @@ class Indexer:
         """Embed and write a batch; a document that breaks this is found out, and becomes a remembered problem."""
         try:
             with self._clock.measure("embed"):
-                documents = self._embed(collection, batch)
+                documents = self._findable(collection, batch)
             with self._clock.measure("write"):
                 self._store.write(
                     collection.name,
@@ -323,42 +319,22 @@ class Indexer:
         except Exception as error:
             return _broken(change, error)
 
-    def _embed(self, collection: Collection, batch: Iterable[_Prepared]) -> list[IndexedDocument]:
-        """Embed the passages of several documents together, and make each document ready to be written."""
+    def _findable(self, collection: Collection, batch: Iterable[_Prepared]) -> list[IndexedDocument]:
+        """The documents of a batch, embedded together and ready to be written."""
+        # Most searches find nothing changed, and need neither this nor the reader.
+        from annai.findable import make_findable  # noqa: PLC0415
+
         documents = [(each.document, each.sections) for each in batch if each.document]
-        fields = [
-            [passage_fields(document, section) for section in sections if section.is_passage]
-            for document, sections in documents
-        ]
-        together = [each for passages in fields for each in passages]
-        embedder = self._embedder(collection)
-        if embedder.additive:
-            vectors = iter(weighted_sums(embedder.embed_sums, together))
-        else:
-            vectors = iter(embedder.embed_documents([embedded_text(passage) for passage in together]))
-        return [
-            IndexedDocument(
-                document=document,
-                japanese=is_japanese(document.text),
-                sections=sections,
-                vectors=_tree_vectors(sections, np.array([next(vectors) for _ in passages]), embedder.additive),
-                keywords=dict(zip(_passage_orders(sections), map(_keywords, passages), strict=True)),
-                tokens=dict(zip(_passage_orders(sections), pack(embedder, passages), strict=True))
-                if embedder.tokenwise
-                else {},
-            )
-            for (document, sections), passages in zip(documents, fields, strict=True)
-        ]
+        return make_findable(documents, self._embedder(collection))
 
     def _ask(self, confirm: Confirm, collection: Collection, found: Scan) -> None:
         """Tell how much there is to do, going by a sample, and stop unless that is wanted."""
         step = max(len(found.changes) // SAMPLE_FILES, 1)
         first, *sample = found.changes[::step][:SAMPLE_FILES]
-        self._embed(
-            collection, [self._prepare(collection, first)]
-        )  # What is loaded with the first file is loaded only once.
+        # What is loaded with the first file is loaded only once.
+        self._findable(collection, [self._prepare(collection, first)])
         start = perf_counter()
-        self._embed(collection, [self._prepare(collection, change) for change in sample])
+        self._findable(collection, [self._prepare(collection, change) for change in sample])
         share = sum(change.size for change in sample) / max(found.total_bytes, 1)
         seconds = (perf_counter() - start) / max(share, 1e-9)
         if not confirm(len(found.changes), seconds):
@@ -370,27 +346,6 @@ class Indexer:
     def _fingerprint(self) -> str:
         """What the sections depend on besides the documents."""
         return f"{PIPELINE_VERSION}; {self._config.chunking}; {self._config.files.max_file_mb} MB"
-
-
-def weighted_sums(embed_sums: Callable[[Sequence[str]], Vectors], passages: Sequence[Fields]) -> Vectors:
-    """The vectors that an additive embedder gives passages: sums of their fields by weight, not yet scaled."""
-
-    def sums(texts: Sequence[str]) -> Vectors:
-        # A text that comes again, as a title does with every passage, is embedded once.
-        place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        return embed_sums([*place])[[place[text] for text in texts]]
-
-    body = sums([passage.body for passage in passages])
-    total = body + FIELD_WEIGHTS.headings * sums([passage.headings for passage in passages])
-    total += _capped(sums([passage.title for passage in passages]), FIELD_WEIGHTS.title, body)
-    total += _capped(sums([meaningful_path(passage.path) for passage in passages]), FIELD_WEIGHTS.path, body)
-    return total.astype(np.float32)
-
-
-def embedded_text(passage: Fields) -> str:
-    """What any other embedder reads: a passage behind what it stands under, since alone it seldom says enough."""
-    headings = " > ".join(dict.fromkeys((passage.title, *passage.headings.split("\n"))))
-    return f"{headings}\n{passage.body}"
 
 
 def _broken(change: Change, error: Exception) -> _Prepared:
@@ -420,38 +375,3 @@ def _batches(prepared: Iterable[_Prepared], most_passages: int) -> Iterator[list
             batch, passages, characters = [], 0, 0
     if batch:
         yield batch
-
-
-def _capped(sums: Vectors, weight: float, body: Vectors) -> Vectors:
-    """A field's sums by weight, but none longer than its share of the body."""
-    lengths, most = np.linalg.norm(sums, axis=1), LARGEST_SHARE * np.linalg.norm(body, axis=1)
-    limits = np.divide(most, lengths, out=np.full_like(lengths, weight), where=(lengths > 0) & (most > 0))
-    capped: Vectors = sums * np.minimum(limits, np.float32(weight))[:, None]
-    return capped
-
-
-def _tree_vectors(sections: Sequence[Section], passages: Vectors, additive: bool) -> Vectors:
-    """A vector for every section: a passage's own, and for the others the sum of theirs.
-
-    Vectors that were scaled to length 1 count by their passages' tokens; the sums of an additive embedder as they are.
-    """
-    sums = np.zeros((len(sections), passages.shape[1]), np.float32)
-    order = _passage_orders(sections)
-    weights = [1 if additive else max(sections[each].token_count, 1) for each in order]
-    sums[order] = passages * np.array(weights, np.float32)[:, None]
-    for section in reversed(sections):
-        if section.parent is not None:
-            sums[section.parent] += sums[section.order]
-    for section in sections:
-        # What holds only a heading is about what its parent is about.
-        if section.parent is not None and not sums[section.order].any():
-            sums[section.order] = sums[section.parent]
-    return normalised(sums)
-
-
-def _passage_orders(sections: Sequence[Section]) -> list[int]:
-    return [section.order for section in sections if section.is_passage]
-
-
-def _keywords(passage: Fields) -> Keywords:
-    return Keywords(**{name: " ".join(words(getattr(passage, name))) for name in NAMES})
