@@ -1,10 +1,11 @@
 """Does memory stay flat over an import, and how fast is a model on each device?
 
     python benchmarks/embedders.py [--model DIR | --bare] [--set docs_en] [--eval ../shared/eval]
-    python benchmarks/embedders.py --speed [--model DIR] [--texts 512]
+    python benchmarks/embedders.py --speed [--model DIR | --shapes 6x384 24x1024] [--texts 512]
 
 Without a model, a small BERT is made: what grows then is not the model but what stands around it. Speed is told for
-every device that PyTorch finds here, as texts a second and as a ratio to the CPU in the same run.
+every device that PyTorch finds here, as texts a second and as a ratio to the CPU in the same run; without a model, of
+BERTs with so many layers of such a width and random numbers in them, which take as long as any others.
 """
 
 import argparse
@@ -38,13 +39,22 @@ def main() -> None:
     parser.add_argument("--eval", type=Path, default=default)
     parser.add_argument("--bare", action="store_true", help="with no model, to see what the rest takes")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--shapes", nargs="+", default=["6x384", "24x1024"], metavar="LAYERSxWIDTH")
     parser.add_argument("--texts", type=int, default=512)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        model = options.model or tiny.write_sentence_transformer(Path(temporary) / "tiny", most_tokens=512)
-        if options.speed:
-            speed(model, options.texts)
+        if options.speed and options.model:
+            speed(options.model, options.texts)
+        elif options.speed:
+            for shape in options.shapes:
+                layers, width = map(int, shape.split("x"))
+                print(f"\n{layers} layers of {width}:")
+                folder = Path(temporary) / shape
+                speed(
+                    tiny.write_sentence_transformer(folder, most_tokens=512, layers=layers, width=width), options.texts
+                )
         else:
+            model = options.model or tiny.write_sentence_transformer(Path(temporary) / "tiny", most_tokens=512)
             docs = Path(temporary) / "docs"
             unpack = [sys.executable, str(options.eval / "unpack.py"), options.set, str(docs)]
             subprocess.run(unpack, check=True, stdout=subprocess.DEVNULL)

@@ -28,18 +28,20 @@ def write_tokenizer(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
-def write_transformer(folder: Path, *, labels: int = 0, most_tokens: int = MOST_TOKENS) -> None:
-    """A BERT of one layer; with `labels`, one that scores pairs of texts."""
+def write_transformer(
+    folder: Path, *, labels: int = 0, most_tokens: int = MOST_TOKENS, layers: int = 1, width: int = 16
+) -> None:
+    """A BERT, of one narrow layer unless asked for more; with `labels`, one that scores pairs of texts."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertModel
 
     torch.manual_seed(7)
     config = BertConfig(
         vocab_size=len(SPECIAL) + len(WORDS),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=max(width // 64, 2),
+        intermediate_size=4 * width,
         max_position_embeddings=most_tokens,
         num_labels=labels or 2,
         initializer_range=0.5,
@@ -50,17 +52,22 @@ def write_transformer(folder: Path, *, labels: int = 0, most_tokens: int = MOST_
 
 
 def write_sentence_transformer(
-    folder: Path, prompts: dict[str, str] | None = None, *, most_tokens: int = MOST_TOKENS
+    folder: Path,
+    prompts: dict[str, str] | None = None,
+    *,
+    most_tokens: int = MOST_TOKENS,
+    layers: int = 1,
+    width: int = 16,
 ) -> Path:
     """A model as sentence-transformers keeps it: BERT, then the mean."""
-    write_transformer(folder, most_tokens=most_tokens)
+    write_transformer(folder, most_tokens=most_tokens, layers=layers, width=width)
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
-    pooling = {"word_embedding_dimension": 16, "pooling_mode_mean_tokens": True}
+    pooling = {"word_embedding_dimension": width, "pooling_mode_mean_tokens": True}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": most_tokens}))
     (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts or {}}))
