@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from annai.config import load_config, override
+from annai.config import Config, load_config, override
 from annai.embedders.base import Vectors
 from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
@@ -147,6 +147,34 @@ def test_a_burst_of_changes_is_indexed_completely(kept: Engine, docs: Path) -> N
         (docs / f"{number}.md").write_text(f"# {number}\n\ngiraffe")
     eventually(lambda: len(found(kept, "giraffe")) == 1_000 and not found(kept, "zebra"))
     eventually(lambda: not kept.store.requests.due())
+
+
+def test_the_worker_rests_while_another_process_indexes(
+    docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    class Busy:
+        failed = False
+
+        def __init__(self, config: Config) -> None: ...
+
+        @property
+        def is_running(self) -> bool:
+            asked.append(time.monotonic())
+            return asked[-1] - asked[0] < 0.5
+
+        def stop(self) -> None: ...
+
+    monkeypatch.setattr("annai.worker.IndexingProcess", Busy)
+    monkeypatch.setattr("annai.worker.MUCH", 1)
+    write("note.md", "a note")
+    with Engine(quick_config(docs)) as engine, Worker(engine):
+        eventually(lambda: bool(asked))
+        engine.request_index("note.md")
+        eventually(lambda: time.monotonic() - asked[0] > 0.5)
+    once = [moment for moment in asked if moment - asked[0] < 0.5]
+    assert len(once) <= 8, "a call of the worker must not keep it from resting for good"
 
 
 def test_a_document_with_a_waiting_request_is_dirty_until_it_is_indexed(docs: Path, write: Write) -> None:

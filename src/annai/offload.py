@@ -24,6 +24,9 @@ PATIENCE = 10.0
 STOP_SECONDS = 20.0
 """How long it may take to finish the documents at hand."""
 
+NICENESS = 5
+"""How far it steps back where processors are short: a search is waited for, an index is not."""
+
 
 class IndexingProcess:
     """A process that works off the queue of a project, once."""
@@ -59,6 +62,8 @@ class IndexingProcess:
 
 def work() -> None:
     """What the process does: read the settings from its standard input, and work until that ends or nothing is due."""
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     # Written by the process that started this one, and by nobody else: it holds the other end of the pipe.
     config: Config = pickle.load(sys.stdin.buffer)  # noqa: S301

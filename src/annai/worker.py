@@ -130,6 +130,7 @@ class Worker:
         process = IndexingProcess(self._engine.config)
         try:
             while process.is_running and not self._stop.is_set():
+                self._wake.clear()
                 self._watch()
                 self._look()
                 self._pause(POLL_SECONDS / 5)

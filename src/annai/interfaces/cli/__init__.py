@@ -68,6 +68,8 @@ def cli(ctx: click.Context, config: Path | None, verbose: bool) -> None:
 def main() -> None:
     """Run the program and leave it with its exit code: 0 done, 1 an error, 2 wrong usage."""
     _speak_utf_8()
+    # Before numpy comes: a search multiplies so little that several threads wait for one another longer than they work.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # In a locale that is not UTF-8, what was typed arrives as escaped bytes.
     arguments = [os.fsencode(each).decode("utf-8", "replace") if os.name == "posix" else each for each in sys.argv[1:]]
     sys.exit(run(arguments))
