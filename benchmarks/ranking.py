@@ -16,7 +16,7 @@ from typing import cast
 from unittest.mock import patch
 
 from annai import ranking, search
-from annai.config import Config, load_config, override
+from annai.config import load_config, override
 from annai.engine import Engine
 from annai.evaluation import evaluate, read_judgements, read_questions
 from annai.types import Mode
@@ -64,20 +64,28 @@ def main() -> None:
 
 def measured(folder: Path, name: str, most: int, place: Path) -> list[float]:
     """The nDCG@10 of one set, variant by variant."""
-    if not (place / "tree").exists():
-        lay_out(folder, name, place / "tree")
     questions = read_questions(folder / name / "queries.jsonl")
     chosen = questions[:: -(-len(questions) // most)]
     judgements = read_judgements(folder / name / "qrels.tsv")
     found = []
-    with Engine(_settings(place)) as engine:
-        engine.refresh()
+    with indexed(folder, name, place) as engine:
         for changes in VARIANTS.values():
             with changed(changes):
                 mode = cast(Mode, changes.get("mode", "hybrid"))
                 found.append(evaluate(engine.search, chosen, judgements, mode).measures[0].ndcg)
     print(name, " ".join(f"{each:.3f}" for each in found), file=sys.stderr, flush=True)
     return found
+
+
+@contextmanager
+def indexed(folder: Path, name: str, place: Path) -> Iterator[Engine]:
+    """A set laid out and indexed below `place`, or what is there already."""
+    if not (place / "tree").exists():
+        lay_out(folder, name, place / "tree")
+    config = override(load_config(docs_dir=place / "tree"), "database", path=f"{place}/index.sqlite")
+    with Engine(override(config, "files", respect_gitignore=False, exclude=())) as engine:
+        engine.refresh()
+        yield engine
 
 
 @contextmanager
@@ -88,11 +96,6 @@ def changed(changes: Mapping[str, object]) -> Iterator[None]:
             if name != "mode":
                 stack.enter_context(patch.object(ranking if hasattr(ranking, name) else search, name, value))
         yield
-
-
-def _settings(folder: Path) -> Config:
-    config = override(load_config(docs_dir=folder / "tree"), "database", path=f"{folder}/index.sqlite")
-    return override(config, "files", respect_gitignore=False, exclude=())
 
 
 if __name__ == "__main__":

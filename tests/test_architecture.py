@@ -18,7 +18,7 @@ LEVELS = (
     ("outline",),
     ("reader", "splitters", "embedders", "rerankers", "stores"),
     ("scanner", "collection", "closeness"),
-    ("ranking", "findable", "references"),
+    ("ranking", "findable", "references", "spelling"),
     ("indexer", "search", "answer", "watcher"),
     ("engine",),
     ("offload", "maintenance"),

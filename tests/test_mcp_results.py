@@ -46,12 +46,21 @@ def hit(number: int, content: str) -> Hit:
 @example(['"\\\n' * 300] * 10, 1500)
 def test_an_answer_never_holds_more_than_its_tokens(contents: list[str], tokens: int) -> None:
     hits = tuple(hit(number, content) for number, content in enumerate(contents))
-    told = tell_answer(Answer("a question", 1.0, len(hits), hits), tokens)
+    corrected = {letter * 24: letter * 25 for letter in "abc"}
+    told = tell_answer(Answer("a question", 1.0, len(hits), hits, corrected=corrected), tokens)
     assert count_tokens(told.text) <= tokens
     assert count_tokens(json.dumps(told.fields, ensure_ascii=False)) <= tokens
     for row, each in zip(told.fields["results"], hits, strict=False):
         assert row["content"] in each.content
         assert row["content"] == each.content or row["truncated"]
+
+
+def test_what_was_searched_for_in_place_of_a_typing_error_is_told() -> None:
+    answer = Answer("configuraton", 1.0, 1, (hit(1, "text"),), corrected={"configuraton": "configuration"})
+    told = tell_answer(answer, 1000)
+    (note,) = told.fields["notes"]
+    assert note == "No document holds “configuraton”; searched for “configuration”."
+    assert note in told.text
 
 
 def test_whole_sections_come_before_cut_ones() -> None:

@@ -59,6 +59,16 @@ def test_a_search_answers_with_everything_a_hit_has(project: Project, engine: En
     assert hit.reasons.keywords > 0
 
 
+def test_a_search_tells_what_was_searched_for_in_place_of_a_typing_error(
+    project: Project, engine: Engine, write: Write
+) -> None:
+    write("a.md", "# Environment\n\nHow to set up the environment.")
+    project.refresh()
+    answer, expected = (each.search(Query("enviroment")) for each in (project, engine))
+    assert answer.corrected == {"enviroment": "environment"}
+    assert dataclasses.replace(answer, took_ms=0) == dataclasses.replace(expected, took_ms=0)
+
+
 def test_a_document_and_its_sections_are_located(project: Project, engine: Engine, write: Write) -> None:
     write(
         "a.md", f"---\ntitle: Doc\ntags: [x, 1, null]\n---\n# One\n\n{PART}\n\n## Two\n\n{PART}\n\n## Three\n\n{PART}\n"

@@ -75,6 +75,13 @@ def test_a_service_that_says_texts_is_understood_too(docs: Path, service: Servic
 
 
 @pytest.mark.usefixtures("documents")
+def test_the_question_that_was_meant_is_handed_over(docs: Path, service: Service) -> None:
+    answer = ask(http_config(docs, service), Query("apple orchad"))
+    assert answer.corrected == {"orchad": "orchard"}
+    assert service.asked[0].body["query"] == "apple orchard"
+
+
+@pytest.mark.usefixtures("documents")
 def test_only_the_first_candidates_are_looked_at(docs: Path, service: Service) -> None:
     answer = ask(http_config(docs, service, candidates=4), Query("apple", limit=10))
     assert len(service.asked[0].body["documents"]) == 4

@@ -212,6 +212,22 @@ def test_matching_prefers_the_rare_word_and_counts_fields_by_weight(store: Store
     assert paths_of(store, [found[0].key]) == ["zebra.md"]
 
 
+def test_how_many_passages_hold_a_word_is_told(store: Store) -> None:
+    assert store.holding(["apple"]) == {}
+    store.write("a", [indexed("a.md", "apple apple 荷物", parts=3), indexed("b.md", "apple pear")])
+    store.write("a", [indexed("c.md", "apple")])
+    assert store.holding([]) == {}
+    assert store.holding([*words("apple pear plum"), "荷物", "titl", "app", "'", "\0"]) == {
+        "appl": 5,
+        "pear": 1,
+        "荷物": 3,
+        "titl": 5,
+    }
+    store.write("a", removed=["a.md", "b.md", "c.md"])
+    store.vacuum()
+    assert store.holding(["appl", "荷物"]) == {}
+
+
 def test_a_word_of_one_character_finds_every_word_that_begins_with_it(store: Store) -> None:
     store.write("a", [indexed("a.md", "荷物の再配達"), indexed("b.md", "明日また再"), indexed("c.md", "配達")])
     assert sorted(matching_paths(store, "再")) == ["a.md", "b.md"]

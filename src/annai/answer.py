@@ -7,6 +7,7 @@ from time import perf_counter
 from annai.errors import RerankerError
 from annai.rerankers.base import Reranker
 from annai.settings import Rerank
+from annai.spelling import correct
 from annai.timer import timer
 from annai.types import Answer, Hit, Query
 
@@ -25,6 +26,7 @@ def fused(answers: Sequence[Answer]) -> Answer:
         took_ms=sum(answer.took_ms for answer in answers),
         total=sum(answer.total for answer in answers),
         results=_falling(hit for _, hit in ranked),
+        corrected={typed: meant for answer in answers for typed, meant in answer.corrected.items()},
     )
 
 
@@ -35,10 +37,11 @@ def reranked(answer: Answer, reranker: Reranker, settings: Rerank) -> Answer:
     """
     reranker.load()
     start = perf_counter()
+    asked = correct(answer.query, answer.corrected)
     first, rest = answer.results[: settings.candidates], answer.results[settings.candidates :]
     try:
         with timer("rerank"):
-            scores = reranker.rerank(answer.query, [_read(hit) for hit in first], settings.budget_seconds)
+            scores = reranker.rerank(asked, [_read(hit) for hit in first], settings.budget_seconds)
     except RerankerError as error:
         return dataclasses.replace(answer, note=f"not reranked: {error}")
     took = (perf_counter() - start) * 1000

@@ -318,7 +318,7 @@ class Engine:
             shown = self.list_collections() or [collections.find(self.store, self.config, IMPLICIT_COLLECTION)]
         return Status(
             root=self.config.root,
-            database=self.config.database_path,
+            database=self.store.place,
             size_on_disk=self.store.size_on_disk(),
             embedder=self.embedder.identity,
             collections=tuple(self._collection_status(collection) for collection in shown),

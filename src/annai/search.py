@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 
@@ -14,6 +14,7 @@ from annai.embedders.base import Embedder
 from annai.fields import FIELD_WEIGHTS, passage_fields
 from annai.query import check_query
 from annai.ranking import Found, Ranked, by_both, by_meaning, by_words
+from annai.spelling import correct, corrections
 from annai.stores.base import Store
 from annai.timer import timer
 from annai.tokens import exact_phrases, holds_phrase, is_cjk, query_words
@@ -79,13 +80,17 @@ def search(store: Store, embedder: Embedder, query: Query) -> Answer:
     """Answer a question from what is indexed. Raises `QueryError` for an empty or an endless query."""
     start = perf_counter()
     check_query(query)
+    asked = query.text
     with timer("search_total"), store.snapshot():
+        with timer("correct_spelling"):
+            corrected = corrections(store, asked, query.where)
+        query = replace(query, text=correct(asked, corrected))
         candidates = _candidates(store, embedder, query)
         found = _fold(store, candidates, query.depths)
         hits = _hits(store, _arranged(found[: query.limit], query), query)
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
-    return Answer(query.text, (perf_counter() - start) * 1000, len(found), tuple(hits))
+    return Answer(asked, (perf_counter() - start) * 1000, len(found), tuple(hits), corrected=corrected)
 
 
 def _candidates(store: Store, embedder: Embedder, query: Query) -> list[_Candidate]:

@@ -2,23 +2,32 @@
 
 import re
 import unicodedata
-from bisect import bisect_left
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import chain
 
 import Stemmer
 
 # Kanji, kana, their iteration and length marks, and Hangul: scripts written without (dependable) spaces.
-_CJK = (
-    r"\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    r"\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_CJK_SPANS = (
+    (0x3005, 0x3007),
+    (0x3041, 0x3096),
+    (0x309D, 0x309F),
+    (0x30A1, 0x30FA),
+    (0x30FC, 0x30FF),
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xAC00, 0xD7AF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
 )
+_CJK = "".join(f"{chr(first)}-{chr(last)}" for first, last in _CJK_SPANS)
+_CJK_EDGES = [edge for first, last in _CJK_SPANS for edge in (first, last + 1)]
 _KATAKANA = r"\u30a1-\u30fa"
 
-_TOKEN = re.compile(rf"[{_CJK}]|\d{{1,3}}|[^\W\d_{_CJK}]{{1,8}}|[^\w\s]|_+")
 _WORD = re.compile(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
-_CJK_START = re.compile(rf"[{_CJK}]")
 _LONG_VOWEL_AT_END = re.compile(rf"(?<=[{_KATAKANA}ー]{{2}})ー(?![{_KATAKANA}ー])")
 _CLUSTER = re.compile(r".[\u0300-\u036f\u3099\u309a\uff9e\uff9f]*", re.DOTALL)
 _QUOTED = re.compile(r'["“”]([^"“”]+)["“”]|`([^`]+)`')
@@ -26,6 +35,9 @@ _RUN = re.compile(r"[!-~]+")
 _AROUND_CODE = ",;:!?\"'`*"
 _HUMP, _LOW_HUMP = re.compile(r"[a-z][A-Z]"), re.compile(r"\A[a-z]+[A-Z]")
 _CODE_MARK = re.compile(r"[_=<>{}\[\]$@\\|^#]|\(\)|::|\A--\w|\A[./]+\w|[A-Za-z0-9]\.[A-Za-z0-9_]|\w:\w|/.*/")
+_LINE_MARK = re.compile(r"[=<>{}\[\]()$@\\|^#/*+&%~_;]|:(?=\s)")
+_MARK = re.compile(r"[^\w\s]|\d")
+_CUT_OFF = re.compile(r"['’]t\b")
 _HIRAGANA_ONLY = re.compile(r"[\u3041-\u309fー]+\Z")
 
 LONGEST_WORD = 64
@@ -34,8 +46,14 @@ LONGEST_WORD = 64
 CODE_SHARE = 0.4
 """A query is code if at least so much of it is."""
 
+LONGEST_LINE = 4
+"""Runs of a query that may be a line of code as a whole."""
+
 SHORTEST_CODE = 4
 """Characters; `e.g` and `a/b` are prose."""
+
+NEARLY_HELD = 0.7
+"""What a phrase counts that stands there in other case or within a longer word (`log_dir` in `log_dirs`)."""
 
 LOW_WEIGHT = 0.3
 """What a word that says little (`the`, `する`) counts in a query, against 1 for the others."""
@@ -55,7 +73,7 @@ class TokenPositions:
     """
 
     def __init__(self, text: str) -> None:
-        spans = [match.span() for match in _TOKEN.finditer(text)]
+        spans = [match.span() for match in _token_pattern().finditer(text)]
         self.starts = [start for start, _ in spans]
         self.ends = [end for _, end in spans]
 
@@ -73,7 +91,7 @@ class TokenPositions:
 
 def count_tokens(text: str) -> int:
     """How many tokens the text has."""
-    return len(_TOKEN.findall(text))
+    return len(_token_pattern().findall(text))
 
 
 def words(text: str) -> list[str]:
@@ -96,7 +114,7 @@ def query_words(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for run in _WORD.findall(normalise(text)):
         terms = _VOCABULARY[run]
-        if len(terms) > 1 and _CJK_START.match(run):
+        if len(terms) > 1 and is_cjk(run):
             terms = terms[:-1]
         for term in terms:
             found.setdefault(term, word_weight(term))
@@ -120,13 +138,42 @@ def exact_phrases(text: str) -> list[str]:
     runs = [run.strip(_AROUND_CODE).rstrip(".(") for run in _RUN.findall(_QUOTED.sub(" ", text))]
     hump = _HUMP if len(runs) == 1 else _LOW_HUMP
     code = [run for run in runs if len(run) >= SHORTEST_CODE and (_CODE_MARK.search(run) or hump.search(run))]
-    is_code = text.isascii() and sum(map(len, quoted + code)) >= CODE_SHARE * len("".join(text.split()))
-    return quoted + code if is_code else quoted
+    if not text.isascii():
+        return quoted
+    is_code = sum(map(len, quoted + code)) >= CODE_SHARE * len("".join(text.split()))
+    is_line = 0 < len(runs) <= LONGEST_LINE and (_LINE_MARK if len(runs) > 1 else _MARK).search(text)
+    return [*dict.fromkeys([*quoted, *(code if is_code else []), *([text] if is_line else [])])]
 
 
-def holds_phrase(text: str, phrase: str) -> bool:
-    """Whether a text holds the phrase as it stands; width, case and line breaks do not matter."""
-    return _folded(phrase) in _folded(text)
+def spelled_words(text: str) -> Iterator[re.Match[str]]:
+    """Where a query has words that are Latin letters and nothing else, outside of quotes and of all that may be code.
+
+    Neither names with humps nor what an apostrophe cuts off (`doesn't`) are among them.
+    """
+    open_text = _RUN.sub(_blank_code, _QUOTED.sub(_blank, text))
+    for match in _WORD.finditer(open_text):
+        run, start, end = match.group(), *match.span()
+        plain = run.isascii() and run.isalpha() and len(_PART.findall(run)) == 1
+        accented = any(map(unicodedata.combining, open_text[max(start - 1, 0) : start] + open_text[end : end + 1]))
+        if plain and not accented and not _CUT_OFF.match(open_text, end):
+            yield match
+
+
+def stems(runs: Sequence[str]) -> list[str]:
+    """The word that each run of small Latin letters gives."""
+    found: list[str] = _STEMMER.stemWords(list(runs))
+    return found
+
+
+def holds_phrase(text: str, phrase: str) -> float:
+    """How far a text holds the phrase as it stands: 1, or less in other case or within a longer word, or 0.
+
+    Width and line breaks do not matter.
+    """
+    text, phrase = _one_line(text), _one_line(phrase)
+    if phrase.lower() not in text.lower():
+        return 0.0
+    return 1.0 if re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) else NEARLY_HELD
 
 
 def marked_spans(text: str, terms: set[str]) -> list[tuple[int, int]]:
@@ -147,7 +194,7 @@ def marked_spans(text: str, terms: set[str]) -> list[tuple[int, int]]:
 
 def is_cjk(text: str) -> bool:
     """Whether the text begins with a character of a script that is written without spaces."""
-    return bool(_CJK_START.match(text))
+    return text != "" and bisect_right(_CJK_EDGES, ord(text[0])) % 2 == 1
 
 
 def is_japanese(text: str) -> bool:
@@ -161,17 +208,31 @@ def normalise(text: str) -> str:
     return _LONG_VOWEL_AT_END.sub("", text)
 
 
-def _folded(text: str) -> str:
-    return " ".join(normalise(text).lower().split())
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match.group())
+
+
+def _blank_code(match: re.Match[str]) -> str:
+    return _blank(match) if _CODE_MARK.search(match.group().strip(_AROUND_CODE).rstrip(".(")) else match.group()
+
+
+@cache
+def _token_pattern() -> re.Pattern[str]:
+    # It takes milliseconds to make, and most searches measure nothing.
+    return re.compile(rf"[{_CJK}]|\d{{1,3}}|[^\W\d_{_CJK}]{{1,8}}|[^\w\s]|_+")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(normalise(text).split())
+
+
+_STEMMER = Stemmer.Stemmer("english")
 
 
 class _Vocabulary(dict[str, tuple[str, ...]]):
     """Run of letters → its words, remembered: a text repeats its words far more often than it has new ones."""
 
     CAPACITY = 200_000
-
-    def __init__(self) -> None:
-        self._stem = Stemmer.Stemmer("english").stemWord
 
     def __missing__(self, run: str) -> tuple[str, ...]:
         if len(self) >= self.CAPACITY:
@@ -188,15 +249,15 @@ class _Vocabulary(dict[str, tuple[str, ...]]):
             return
         parts = _PART.findall(run)
         if len(parts) <= 1:
-            yield self._stem(run.lower().strip("_")[:LONGEST_WORD]) or run
+            yield _STEMMER.stemWord(run.lower().strip("_")[:LONGEST_WORD]) or run
             return
         yield run.lower()[:LONGEST_WORD]
         for part in parts[:LONGEST_WORD]:
-            yield self._stem(part.lower()[:LONGEST_WORD])
+            yield _STEMMER.stemWord(part.lower()[:LONGEST_WORD])
 
 
 _VOCABULARY = _Vocabulary()
-_STOP_STEMS = frozenset(Stemmer.Stemmer("english").stemWords(sorted(STOP_WORDS)))
+_STOP_STEMS = frozenset(_STEMMER.stemWords(sorted(STOP_WORDS)))
 
 
 def _term_spans(text: str, terms: set[str]) -> Iterator[tuple[int, int]]:

@@ -280,6 +280,8 @@ class Answer:
     results: tuple[Hit, ...]
     note: str = ""
     """What the reader should know of how it came about: that it was not reranked, and why."""
+    corrected: Mapping[str, str] = field(default_factory=dict)
+    """Words of the query that no document holds, and what was searched for in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +357,8 @@ class Status:
     """How a project stands."""
 
     root: Path
-    database: Path
+    database: str
+    """Where the index is, for people: a file, a folder or a server's address, with nothing secret in it."""
     size_on_disk: int
     embedder: str
     collections: tuple[CollectionStatus, ...]

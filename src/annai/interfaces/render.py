@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from annai.config import Config
+from annai.spelling import correct
 from annai.tokens import marked_spans, query_words, words
 from annai.types import Answer, Collection, Hit, ImportSummary, Place, Status, StoredSection
 
@@ -59,14 +60,19 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
         results.append(values)
-    note = {"note": answer.note} if answer.note else {}
+    told = {name: value for name in ("note", "corrected") if (value := getattr(answer, name))}
     return {
         "query": answer.query,
         "took_ms": round(answer.took_ms, 1),
         "total": answer.total,
-        **note,
+        **told,
         "results": results,
     }
+
+
+def correction_lines(answer: Answer) -> list[str]:
+    """What was searched for in place of words that no document holds."""
+    return [f"No document holds “{typed}”; searched for “{meant}”." for typed, meant in answer.corrected.items()]
 
 
 def section_json(stored: StoredSection) -> dict[str, object]:
@@ -138,7 +144,7 @@ def status_json(status: Status) -> dict[str, object]:
     """A project's state as plain values."""
     return {
         "root": str(status.root),
-        "database": str(status.database),
+        "database": status.database,
         "size_on_disk": status.size_on_disk,
         "embedder": status.embedder,
         "collections": [
@@ -209,11 +215,11 @@ def size(number: int) -> str:
 
 
 def _text(answer: Answer, sources: Mapping[str, Path], preview_lines: int, explain: bool) -> str:
-    weights = query_words(answer.query)
+    weights = query_words(correct(answer.query, answer.corrected))
     terms = {word for word, weight in weights.items() if weight == 1} or set(weights)
     width = shutil.get_terminal_size((100, 24)).columns
     several = len({hit.collection for hit in answer.results}) > 1
-    blocks = []
+    blocks = [click.style(f"{line}\n", dim=True) for line in correction_lines(answer)]
     for hit in answer.results:
         place = click.style(f"{_shown_path(hit, sources)}:{hit.passage_line}", bold=True)
         label = click.style(f"[{hit.collection}] ", fg="magenta") if several else ""
@@ -235,7 +241,7 @@ def _text(answer: Answer, sources: Mapping[str, Path], preview_lines: int, expla
 
 
 def _markdown(answer: Answer, explain: bool) -> str:
-    blocks = [f"# {answer.query}\n"]
+    blocks = [f"# {answer.query}\n", *(f"{line}\n" for line in correction_lines(answer))]
     for hit in answer.results:
         headings = " › ".join(dict.fromkeys(hit.heading_path or (hit.title,)))
         notes = f"`{hit.path}:{hit.start_line}` · score {hit.score:.2f}"

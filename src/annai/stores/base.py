@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from types import TracebackType
 from typing import Self, cast
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,6 +173,11 @@ class Store(ABC):
     shared: bool = False
     """Whether machines without a common disk may write this index at once: then claims keep them apart, not a lock."""
 
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where the index is, for people: a file, a folder or a server's address, with nothing secret in it."""
+
     @abstractmethod
     def collections(self) -> list[Collection]:
         """Every collection, ordered by name."""
@@ -257,6 +263,13 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def holding(self, words: Sequence[str]) -> dict[str, int]:
+        """How many passages hold each of the words; those that none holds are left out.
+
+        Passages that were deleted not long ago may still count.
+        """
+
+    @abstractmethod
     def dimension(self, collection: str) -> int:
         """How many numbers the collection's vectors have; 0 if it has none."""
 
@@ -326,6 +339,12 @@ def is_beginning(word: str) -> bool:
 def is_under(path: str, prefixes: Sequence[str]) -> bool:
     """Whether the path is one of the prefixes or lies in a folder that is."""
     return any(path == prefix or path.startswith(prefix + "/") for prefix in map(trim_prefix, prefixes))
+
+
+def without_secrets(url: str) -> str:
+    """A URL as it may be shown: without the user, the password and what follows a question mark."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else url
 
 
 def trim_prefix(prefix: str) -> str:

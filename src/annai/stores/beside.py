@@ -60,6 +60,9 @@ class Passage:
 class Neighbours(ABC):
     """An engine that finds the vectors near another. Errors are `StoreError`s whose messages say what to do."""
 
+    place: str
+    """Its folder or its server's address, with nothing secret in it."""
+
     @abstractmethod
     def add(self, passages: Sequence[Passage]) -> None:
         """Take in passages, all of one dimension; one whose key is known replaces it."""
@@ -103,6 +106,11 @@ class BesideStore(SqliteStore):
         self._turn = threading.RLock()
         self._taken: list[int] = []
         self._bulky = False
+
+    @property
+    def place(self) -> str:
+        """Both."""
+        return f"{super().place}, vectors in {self._neighbours.place}"
 
     def write(
         self,

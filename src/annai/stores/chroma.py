@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from annai.config import Config
 from annai.errors import StoreError, StoreFull
 from annai.settings import StoreSettings
-from annai.stores.base import Store, Vectors
+from annai.stores.base import Store, Vectors, without_secrets
 from annai.stores.beside import BesideStore, Neighbours, Passage, Span
 from annai.stores.sqlite import prepare_folder
 from annai.types import Where
@@ -40,7 +40,7 @@ class ChromaNeighbours(Neighbours):
     def __init__(self, settings: StoreSettings, folder: Path) -> None:
         self._settings = settings
         self._folder = folder
-        self._place = settings.url or str(folder)
+        self.place = without_secrets(settings.url) or str(folder)
         self._turn = threading.Lock()
         quiet = Settings(anonymized_telemetry=False)
         with self._told_clearly():
@@ -140,11 +140,11 @@ class ChromaNeighbours(Neighbours):
                 text = str(error)
                 if "disk is full" in text or "No space left" in text:
                     raise StoreFull(
-                        f"There is no space left for {self._place}; free some and run the command again."
+                        f"There is no space left for {self.place}; free some and run the command again."
                     ) from error
                 reason = text.splitlines()[0] if text else type(error).__name__
                 raise StoreError(
-                    f"Chroma at {self._place} could not be used ({reason}); see that it runs and that store.url is "
+                    f"Chroma at {self.place} could not be used ({reason}); see that it runs and that store.url is "
                     "right. Nothing is lost: what was not written is done again."
                 ) from error
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -69,6 +69,11 @@ class MemoryStore(Store):
         self._next_key = 1
         self.turn = threading.RLock()
         self.requests: MemoryRequests = MemoryRequests()
+
+    @property
+    def place(self) -> str:
+        """Nowhere else."""
+        return "memory"
 
     @_one_at_a_time
     def collections(self) -> list[Collection]:
@@ -220,6 +225,17 @@ class MemoryStore(Store):
                 damped = frequency + BM25_K1 * (1 - BM25_B + BM25_B * lengths[key] / average)
                 scores[key] += value * frequency * (BM25_K1 + 1) / damped
         return _best([Scored(key, score / best_possible) for key, score in scores.items() if key in allowed], limit)
+
+    @_one_at_a_time
+    def holding(self, words: Sequence[str]) -> dict[str, int]:
+        """Look for the words in every passage."""
+        counts = Counter(
+            word
+            for _, indexed in self._documents(Where())
+            for keywords in indexed.keywords.values()
+            for word in _weighted_counts(keywords, FieldWeights()).keys() & {*words}
+        )
+        return dict(counts)
 
     @_one_at_a_time
     def dimension(self, collection: str) -> int:

@@ -16,7 +16,7 @@ from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors
 from annai.stores.postgres_database import PostgresDatabase, given, kept
 from annai.stores.postgres_documents import Documents
 from annai.stores.postgres_graphs import build_graphs
-from annai.stores.postgres_postings import ENTRY, Totals, compact, keys_of, merge, score
+from annai.stores.postgres_postings import ENTRY, Totals, compact, holding, keys_of, merge, score
 from annai.stores.postgres_requests import PostgresRequests
 from annai.stores.postgres_rows import SELECT_SECTIONS, from_binary, stored_section, text_vector, where_clause
 from annai.types import Collection, Document, FileState, Format, Problem, Statistics, StoredSection, Where
@@ -54,6 +54,11 @@ class PostgresStore(Store):
         self.requests = self._requests
         self.read_only = self._database.read_only
         self._postponed = False
+
+    @property
+    def place(self) -> str:
+        """The server and the database."""
+        return self._database.place
 
     def collections(self) -> list[Collection]:
         """Every collection, ordered by name."""
@@ -263,6 +268,10 @@ class PostgresStore(Store):
                 if len(found) >= limit or len(likely) == len(keys):
                     return found[:limit]
                 count *= CHECKED_AT_ONCE
+
+    def holding(self, words: Sequence[str]) -> dict[str, int]:
+        """From the lengths of the words' lists."""
+        return holding(self._database, words)
 
     def statistics(self, collection: str) -> Statistics:
         """Counts for one collection."""

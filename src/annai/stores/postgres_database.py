@@ -19,13 +19,24 @@ logger = logging.getLogger(__name__)
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 CONNECT_SECONDS = 10
-"""How long to wait for a server that does not answer, and for a connection to become free."""
+"""How long to wait for a server that does not answer, and for a connection to become free; `connect_timeout` in
+store.url says otherwise."""
+
+HEARD_FROM = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
+"""A server whose machine is gone without a word is given up after a minute, not after hours; unless store.url says
+otherwise."""
 
 MOST_CONNECTIONS = 16
 """For one process; PostgreSQL allows a hundred in all unless it is told otherwise."""
 
 OLDEST_PGVECTOR = (0, 8)
 """The first that goes on searching its index when a filter left too few."""
+
+_REFUSED = ("password", "authentication failed", "認証に失敗")
+_MISSING = ("does not exist", "存在しません")
+_CANNOT_GROW = ("could not extend file", "拡張できませんでした")
+"""What servers say, in English and in Japanese, where there is no code to go by: before a connection is made, and when
+not the disk but a quota is full."""
 
 SHIFT = "\ue000"
 """A private character that stands before what PostgreSQL cannot hold in a text (NUL), and before itself."""
@@ -41,21 +52,31 @@ class PostgresDatabase:
     def __init__(self, url: str) -> None:
         self.read_only = False
         self._own = threading.local()
-        self._place = _place(url)
+        named = _parts(url)
+        self._place = f"{named.get('host', 'localhost')}:{named.get('port', 5432)}/{named.get('dbname', '')}"
+        seconds = str(named.get("connect_timeout", ""))
+        self._patience = int(seconds) if seconds.isdecimal() and int(seconds) else CONNECT_SECONDS
+        wanted = {**HEARD_FROM, **named, "connect_timeout": self._patience, "autocommit": True}
         with self.told_clearly():
             # By hand first: the pool would only say that it waited in vain.
-            with psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS) as connection:
+            with psycopg.connect(**wanted) as connection:
                 self.read_only = connection.execute("SHOW transaction_read_only").fetchone() == ("on",)
                 self._migrate(connection)
             self._pool = ConnectionPool(
-                url,
-                kwargs={"autocommit": True, "connect_timeout": CONNECT_SECONDS},
+                kwargs=wanted,
                 min_size=1,
                 max_size=MOST_CONNECTIONS,
-                timeout=CONNECT_SECONDS,
+                timeout=self._patience,
+                # Its pauses between attempts double until then: a server that was away for long is soon used again.
+                reconnect_timeout=self._patience,
                 check=ConnectionPool.check_connection,
                 open=True,
             )
+
+    @property
+    def place(self) -> str:
+        """Which server and database this is; nothing secret."""
+        return f"postgresql://{self._place}"
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
@@ -142,7 +163,7 @@ class PostgresDatabase:
             return
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('annai_schema'))")
-            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            self._extend(connection)
             (installed,) = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
             if tuple(map(int, installed.split(".")[:2])) < OLDEST_PGVECTOR:
                 raise StoreError(
@@ -155,6 +176,15 @@ class PostgresDatabase:
             connection.execute("CREATE TABLE IF NOT EXISTS annai_schema (version integer NOT NULL)")
             connection.execute("DELETE FROM annai_schema")
             connection.execute("INSERT INTO annai_schema VALUES (%s)", (len(MIGRATIONS),))
+
+    def _extend(self, connection: Any) -> None:  # noqa: ANN401 - psycopg is there or not
+        try:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        except errors.InsufficientPrivilege as error:
+            raise StoreError(
+                f"The database at {self._place} lacks the extension pgvector, and the user of store.url may not create "
+                "it; let a superuser run `CREATE EXTENSION vector` in this database."
+            ) from error
 
     @staticmethod
     def _version(connection: Any) -> int:  # noqa: ANN401 - psycopg is there or not
@@ -178,8 +208,8 @@ class PostgresDatabase:
             ) from error
         except errors.InsufficientPrivilege as error:
             raise StoreError(
-                f"The user of store.url may not do this at {self._place} ({_first_line(error)}); let its owner run "
-                "`CREATE EXTENSION vector` and grant the rights to make tables in the schema."
+                f"The user of store.url may not do this at {self._place} ({_first_line(error)}); let its owner grant "
+                "the right to make tables, as `GRANT ALL ON SCHEMA public TO …` does."
             ) from error
         except (errors.UndefinedFile, errors.FeatureNotSupported) as error:
             raise StoreError(
@@ -192,17 +222,23 @@ class PostgresDatabase:
                 "database and schema."
             ) from error
         except PoolTimeout as error:
-            raise StoreError(_unreachable(self._place, "no connection became free")) from error
+            raise StoreError(_unreachable(self._place, f"no connection within {self._patience} seconds")) from error
         except psycopg.OperationalError as error:
             raise StoreError(self._told(error)) from error
         except psycopg.DatabaseError as error:
-            raise StoreError(f"The PostgreSQL at {self._place} refused: {_first_line(error)}.") from error
+            text = _first_line(error)
+            if any(word in text for word in _CANNOT_GROW):
+                raise StoreFull(
+                    f"The PostgreSQL at {self._place} cannot write more ({text}); see that its disk and its quota have "
+                    "space, and run the command again."
+                ) from error
+            raise StoreError(f"The PostgreSQL at {self._place} refused: {text}.") from error
 
     def _told(self, error: Exception) -> str:
         text = _first_line(error)
-        if "password" in text or "authentication failed" in text:
+        if any(word in text for word in _REFUSED):
             return f"The PostgreSQL at {self._place} does not take this user and password; correct store.url."
-        if "does not exist" in text:
+        if any(word in text for word in _MISSING):
             return f"The PostgreSQL at {self._place} says: {text}; correct store.url, or create what is missing."
         return _unreachable(self._place, text)
 
@@ -219,15 +255,21 @@ def given(text: str) -> str:
     return text.replace(SHIFT + "0", "\0").replace(SHIFT + "1", SHIFT) if SHIFT in text else text
 
 
-def _place(url: str) -> str:
-    """Which server and database a URL names; nothing secret."""
+def _parts(url: str) -> dict[str, Any]:
+    """What a URL says, part by part."""
     try:
-        parts = conninfo_to_dict(url)
+        parts: dict[str, Any] = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise StoreError(
             "store.url is not one of PostgreSQL; write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
         ) from error
-    return f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
+    ports = str(parts.get("port") or 0).split(",")
+    if not all(port.isdigit() for port in ports) or "@" in f"{parts.get('host')}{parts.get('dbname')}":
+        # Parts of the password were taken for something else, and would be shown as such.
+        raise StoreError(
+            "store.url cannot be understood; if its password has one of @ / : % in it, write these as %40 %2F %3A %25."
+        )
+    return parts
 
 
 def _first_line(error: Exception) -> str:

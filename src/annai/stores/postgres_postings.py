@@ -164,6 +164,12 @@ def score(
     return keys, sums / best_possible if len(keys) else sums
 
 
+def holding(database: PostgresDatabase, words: Sequence[str]) -> dict[str, int]:
+    """How many passages the list of each word names."""
+    plain = {kept(word): word for word in words}
+    return {plain[word]: size // ENTRY.itemsize for word, size in _sizes(database, [*plain]).items()}
+
+
 def keys_of(entries: NDArray[np.void]) -> Keys:
     """The keys of entries."""
     return np.asarray(entries["low"].astype(np.int64) | (entries["high"].astype(np.int64) << 32))
@@ -205,12 +211,7 @@ def _added(parts: Sequence[tuple[Keys, NDArray[np.float64]]]) -> tuple[Keys, NDA
 def _lists(database: PostgresDatabase, words: Mapping[str, float]) -> dict[str, bytes]:
     """Each word's list, put together from the segments; for a beginning, the lists of all words that begin so."""
     plain = {kept(word): word for word in words if not is_beginning(word)}
-    sizes = dict(
-        database.rows(
-            "SELECT word, sum(octet_length(list))::bigint FROM annai_postings WHERE word = ANY(%s) GROUP BY word",
-            ([*plain],),
-        )
-    )
+    sizes = _sizes(database, [*plain])
     room = MOST_ENTRIES * ENTRY.itemsize
     chosen: list[str] = []
     for word, size in sorted(sizes.items(), key=lambda item: item[1]):
@@ -230,6 +231,16 @@ def _lists(database: PostgresDatabase, words: Mapping[str, float]) -> dict[str, 
         )
         lists[word] = b"".join(part for (part,) in rows)
     return lists
+
+
+def _sizes(database: PostgresDatabase, words: Sequence[str]) -> dict[str, int]:
+    """The bytes of each word's list."""
+    return dict(
+        database.rows(
+            "SELECT word, sum(octet_length(list))::bigint FROM annai_postings WHERE word = ANY(%s) GROUP BY word",
+            ([*words],),
+        )
+    )
 
 
 def _counts(keywords: Keywords) -> dict[str, bytearray]:

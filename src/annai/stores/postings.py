@@ -8,7 +8,7 @@ the lists until a merge drops them; whoever reads asks the passage table which o
 import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,17 @@ def score(
         sums[places] += frequencies
     found = np.flatnonzero(sums)
     return found, sums[found] / best_possible if len(found) else sums[found]
+
+
+def holding(database: Database, words: Sequence[str]) -> dict[str, int]:
+    """How many passages the list of each word names; a list's length is known without reading it."""
+    return dict(
+        database.rows(
+            """SELECT word, sum(length(list)) / ? FROM postings
+            WHERE segment IN (SELECT id FROM segments) AND word IN (SELECT value FROM json_each(?)) GROUP BY word""",
+            (POSTING.itemsize, json.dumps(list(words))),
+        )
+    )
 
 
 def word_counts(database: Database, alive: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -8,7 +8,7 @@ import base64
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -84,6 +84,11 @@ class QdrantStore(BesideStore):
         shares = [_score(point, values, fields, average) for _, point in owned]
         keys = table.keys[[place for place, _ in owned]]
         return [each for each in best(keys, np.array(shares).clip(max=1.0), limit) if each.score > 0]
+
+    def holding(self, words: Sequence[str]) -> dict[str, int]:
+        """From the counts that are kept for scoring."""
+        numbers = {_number(word): word for word in words}
+        return {numbers[number]: count for number, count in self._holding(numbers).items() if count > 0}
 
     def inventory(self) -> Inventory:
         """Words are counted where they are."""

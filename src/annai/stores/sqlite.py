@@ -23,7 +23,7 @@ from annai.stores.base import (
 )
 from annai.stores.database import Database, cannot_write
 from annai.stores.passages import Passages
-from annai.stores.postings import compact, score, word_counts, write_postings
+from annai.stores.postings import compact, holding, score, word_counts, write_postings
 from annai.stores.requests import SqliteRequests
 from annai.stores.rows import SECTION_COLUMNS, section_row, stored_section
 from annai.types import Collection, Document, FileState, Format, Problem, Statistics, StoredSection, Where
@@ -58,6 +58,11 @@ class SqliteStore(Store):
         self._passages = Passages(self._database, signed=signed)
         self.requests = SqliteRequests(self._database)
         self.read_only = self._database.read_only
+
+    @property
+    def place(self) -> str:
+        """The file."""
+        return str(self._database.path)
 
     def collections(self) -> list[Collection]:
         """Every collection, ordered by name."""
@@ -237,6 +242,10 @@ class SqliteStore(Store):
             chosen = allowed[places]
             places, shares = places[chosen], shares[chosen]
         return best(table.keys[places], shares.clip(max=1.0), limit)
+
+    def holding(self, words: Sequence[str]) -> dict[str, int]:
+        """From the lengths of the words' lists."""
+        return holding(self._database, words)
 
     def dimension(self, collection: str) -> int:
         """Of any of its documents."""

@@ -73,7 +73,7 @@ def tell_status(status: Status) -> Told:
         "problems": problems,
         "errors": [f"{each.collection}:{each.path}: {each.error}" for each in status.errors],
         "embedder": status.embedder,
-        "database": str(status.database),
+        "database": status.database,
         "size_on_disk": status.size_on_disk,
     }
     state = "up to date" if not waiting else f"being brought up to date, {waiting:,} files to go"

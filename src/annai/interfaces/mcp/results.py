@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from annai.interfaces.mcp.budget import Share, share_out
-from annai.interfaces.render import answer_json
+from annai.interfaces.render import answer_json, correction_lines
+from annai.tokens import count_tokens
 from annai.types import Answer, Hit, Query
 from annai.wire import plain
 
 NOTE_TOKENS = 150
-"""Kept free of a budget for what is said about the results as a whole."""
+"""Kept free of a budget for what is said about the results as a whole, beside what the answer itself says."""
 
 _STATES = {
     "updating": "the file has changed; this is how it was",
@@ -29,8 +30,9 @@ class Told:
 
 def tell_answer(answer: Answer, tokens: int, notes: Sequence[str] = ()) -> Told:
     """Search results, within so many tokens."""
-    shares = share_out(answer.results, tokens - NOTE_TOKENS)
-    notes = [*notes, *([answer.note] if answer.note else []), *_what_is_missing(answer, shares)]
+    own = [*correction_lines(answer), *([answer.note] if answer.note else [])]
+    shares = share_out(answer.results, tokens - NOTE_TOKENS - sum(map(count_tokens, own)))
+    notes = [*notes, *own, *_what_is_missing(answer, shares)]
     results = []
     for share, values in zip(shares, _results_json(answer), strict=False):
         values["content"] = share.content

@@ -12,6 +12,7 @@ from annai.interfaces.mcp.documents import read_document
 from annai.interfaces.mcp.indexing import Indexing, Report, searched
 from annai.interfaces.mcp.reports import problem_lines, tell_collections, tell_status, tell_summary
 from annai.interfaces.mcp.results import Told, tell_answer, tell_nothing
+from annai.interfaces.render import correction_lines
 from annai.project import Project
 from annai.query import LONGEST_NAME, LONGEST_QUERY
 from annai.types import Collection, Content, Mode, Query, Where
@@ -201,7 +202,7 @@ class Tools:
             return Told({"query": query.text, "total": 0, "results": [], "notes": notes}, "\n".join(notes))
         if not answer.results:
             reasons = await self._indexing.use(lambda project: _why_nothing(project, query))
-            return tell_nothing(query, reasons, notes)
+            return tell_nothing(query, reasons, [*correction_lines(answer), *notes])
         return tell_answer(answer, self._config.search.max_tokens, notes)
 
     async def _get_document(self, arguments: dict[str, Any], report: Report) -> Told:
