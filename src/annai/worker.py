@@ -34,6 +34,9 @@ BURST_PATHS = 500
 MUCH = 100
 """Files due at once from which another process does the work: it takes a third of a second to begin."""
 
+ALONE_SECONDS = 60.0
+"""How long this process works by itself after the other one ended with an error."""
+
 ERROR_PAUSE = 5.0
 """Seconds to wait after an error that has nothing to do with a document: a full disk, an embedder that is down."""
 
@@ -73,6 +76,7 @@ class Worker:
         self._last_error = ""
         """What was told last: a model that is down or a folder that is gone need not be told of every few seconds."""
         self._may_hand_over = bool(sys.executable) and engine.embedder.additive
+        self._hand_over_from = 0.0
 
     def start(self) -> None:
         """Begin; it returns at once."""
@@ -122,8 +126,10 @@ class Worker:
 
         Other embedders than the bundled one take their time outside of the interpreter, and memory twice.
         """
+        if not self._may_hand_over or time.monotonic() < self._hand_over_from:
+            return False
         here = collections.here(self._engine.store, self._engine.config)
-        return self._may_hand_over and self._engine.store.requests.due(here) >= MUCH
+        return self._engine.store.requests.due(here) >= MUCH
 
     def _hand_over(self) -> None:
         """Have another process work off the queue, and go on to look at what changes."""
@@ -137,8 +143,8 @@ class Worker:
         finally:
             process.stop()
         if process.failed and not self._stop.is_set():
-            logger.warning("the process that indexes ended with an error; this one does it by itself from now on")
-            self._may_hand_over = False
+            logger.warning("the process that indexes ended with an error; this one does it by itself for a while")
+            self._hand_over_from = time.monotonic() + ALONE_SECONDS
 
     def _guarded(self, work: Callable[[], object]) -> None:
         """Do it, and outlive whatever it raises."""

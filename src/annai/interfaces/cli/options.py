@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from annai.config import Config, load_config
+from annai.errors import StoreFull
 from annai.project import Progress, Project
 
 if TYPE_CHECKING:
@@ -141,17 +142,28 @@ def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False
         if project.read_only:
             click.echo("annai: the index cannot be written here; answers may be out of date.", err=True)
         else:
-            with progress_bar("Indexing") as progress:
-                waiting = project.refresh(
-                    names, progress=progress, confirm=lambda count, seconds: yes or _confirm(count, seconds)
-                )
-            if waiting:
-                files = "file is" if waiting == 1 else "files are"
-                click.echo(f"annai: {waiting:,} {files} still being indexed; answers may lack them.", err=True)
+            _bring_up_to_date(project, names, yes=yes)
     except BaseException:
         project.close()
         raise
     return project
+
+
+def _bring_up_to_date(project: Project, names: tuple[str, ...], *, yes: bool) -> None:
+    try:
+        with progress_bar("Indexing") as progress:
+            waiting = project.refresh(
+                names, progress=progress, confirm=lambda count, seconds: yes or _confirm(count, seconds)
+            )
+    except StoreFull as error:
+        if not any(each.statistics.documents for each in project.status().collections):
+            raise
+        # What was indexed before can be searched all the same.
+        click.echo(f"annai: {error} Until then answers may be out of date.", err=True)
+        return
+    if waiting:
+        files = "file is" if waiting == 1 else "files are"
+        click.echo(f"annai: {waiting:,} {files} still being indexed; answers may lack them.", err=True)
 
 
 def _confirm(count: int, seconds: float) -> bool:
