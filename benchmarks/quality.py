@@ -32,7 +32,7 @@ BASELINE, PAGE = (Path(__file__).with_suffix(suffix) for suffix in (".json", ".m
 FALL = 0.01
 """A set whose nDCG@10 falls by more than this against the baseline is a failure."""
 
-SPANS = 100
+SPANS = 300
 """Code spans that are asked for in each set of files."""
 
 FEW = 20
@@ -95,9 +95,12 @@ def measured(folder: Path, name: str, provider: str, modes: Sequence[Mode]) -> l
 
 def code_spans(tree: Path) -> tuple[list[Question], Judgements]:
     """Questions made of code spans that stand in one file only, chosen by their hashes: nobody picked them."""
-    texts = {path.relative_to(tree).as_posix(): path.read_text("utf-8", "replace") for path in tree.rglob("*.md")}
+    files = [path for path in sorted(tree.rglob("*")) if path.is_file()]
+    texts = {path.relative_to(tree).as_posix(): path.read_text("utf-8", "replace") for path in files}
     owners: dict[str, str] = {}
     for path, text in texts.items():
+        if not path.endswith(".md"):
+            continue
         owners.update((span.strip(), path) for span in SPAN.findall(text) if re.search(r"[A-Za-z]{2}", span))
     chosen: dict[str, str] = {}
     for span in sorted(owners, key=lambda span: hashlib.sha256(span.encode()).digest()):

@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annai.tokens import LOW_WEIGHT, TokenPositions, count_tokens, is_japanese, marked_spans, query_words, words
+from annai.tokens import (
+    LOW_WEIGHT,
+    NEARLY_HELD,
+    TokenPositions,
+    count_tokens,
+    exact_phrases,
+    holds_phrase,
+    is_japanese,
+    marked_spans,
+    query_words,
+    words,
+)
 
 
 @pytest.mark.parametrize(
@@ -90,3 +101,38 @@ def test_a_document_with_some_japanese_is_japanese() -> None:
     assert is_japanese("Kubernetes の Pod を理解する")
     assert not is_japanese("Kubernetes pods, explained to people (解説)" * 3)
     assert not is_japanese("")
+
+
+@pytest.mark.parametrize(
+    ("query", "phrases"),
+    [
+        ('what does "context deadline exceeded" mean', ["context deadline exceeded"]),
+        ("`--dry-run` は何をする", ["--dry-run"]),
+        ("getUserById", ["getUserById"]),
+        ("kubectl drain --force", ["kubectl drain --force"]),
+        ("type: Available", ["type: Available"]),
+        ("aria-label", ["aria-label"]),
+        ("{ ...form }", ["...form", "{ ...form }"]),
+        ("deployment?", []),
+        ("how do I roll back a bad deployment?", []),
+        ("OpenTelemetry の設定", []),
+        ("is the real-time mode on", []),
+    ],
+)
+def test_code_and_quotes_are_asked_for_as_they_stand(query: str, phrases: list[str]) -> None:
+    assert exact_phrases(query) == phrases
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("set log_dir\nfirst", 1.0),
+        ("set LOG_DIR", NEARLY_HELD),
+        ("set log_dirs", NEARLY_HELD),
+        ("ｌｏｇ＿ｄｉｒ", 1.0),
+        ("the dir of the log", 0.0),
+    ],
+)
+def test_a_phrase_is_held_as_it_stands_or_nearly(text: str, held: float) -> None:
+    assert holds_phrase(text, "log_dir") == held
+    assert holds_phrase(text.replace("first", ""), " log_dir ") == held

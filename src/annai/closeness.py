@@ -66,7 +66,9 @@ def closeness(embedder: Embedder, query: str, packed: Sequence[bytes]) -> Closen
     A token counts by the length of its vector and by how few of these passages hold it: what all of them hold tells
     them apart no more.
     """
-    asked, asked_vectors = _heaviest(embedder, np.unique(embedder.token_ids(query)))
+    # Not by np.unique, whose first call imports a module that takes longer than all of this.
+    distinct = np.array(sorted(set(embedder.token_ids(query).tolist())), np.uint16)
+    asked, asked_vectors = _heaviest(embedder, distinct)
     tokens = _Tokens(packed)
     if not len(asked) or not len(tokens.distinct):
         return None

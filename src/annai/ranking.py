@@ -7,7 +7,7 @@ For a document d with its candidate passages:
     K = P where question and document share their script
       = max(P to P², best P · how near V is to the best V) otherwise: there words are missing, not zero
     first = V + 2.5 · K + 0.5 · the share that the next best passage holds
-          + 2 · the share of the question's code and quotes that a passage holds as they stand
+          + 3 · the share of the question's code and quotes that a passage holds as they stand
 
 and for the first of them, by the passage with the best cosine + 2.5 · P, token by token (`closeness`):
 
@@ -36,7 +36,7 @@ KEYWORD_WEIGHT = 2.5
 NEXT_WEIGHT = 0.5
 """What the words of a document's next best passage count: that a document keeps to the subject."""
 
-PHRASE_WEIGHT = 2.0
+PHRASE_WEIGHT = 3.0
 """What counts that a phrase, such as a name from code, is there as it stands: more than anything that is like it."""
 
 PASSAGE_WEIGHT, WINDOW_WEIGHT, TITLE_WEIGHT = 0.5, 1.0, 0.4

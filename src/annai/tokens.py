@@ -35,8 +35,9 @@ _RUN = re.compile(r"[!-~]+")
 _AROUND_CODE = ",;:!?\"'`*"
 _HUMP, _LOW_HUMP = re.compile(r"[a-z][A-Z]"), re.compile(r"\A[a-z]+[A-Z]")
 _CODE_MARK = re.compile(r"[_=<>{}\[\]$@\\|^#]|\(\)|::|\A--\w|\A[./]+\w|[A-Za-z0-9]\.[A-Za-z0-9_]|\w:\w|/.*/")
-_LINE_MARK = re.compile(r"[=<>{}\[\]()$@\\|^#/*+&%~_;]|:(?=\s)")
-_MARK = re.compile(r"[^\w\s]|\d")
+_LINE_MARK = re.compile(r"[=<>{}\[\]()$@\\|^#/*+&%~_;]|:(?=\s)|\s--?[A-Za-z]")
+_RUN_MARK = re.compile(r"[^\w\s]|\d")
+_SENTENCE_ENDS = "?!.,; "
 _CUT_OFF = re.compile(r"['’]t\b")
 _HIRAGANA_ONLY = re.compile(r"[\u3041-\u309fー]+\Z")
 
@@ -47,7 +48,7 @@ CODE_SHARE = 0.4
 """A query is code if at least so much of it is."""
 
 LONGEST_LINE = 4
-"""Runs of a query that may be a line of code as a whole."""
+"""Runs of a query that may be code as a whole."""
 
 SHORTEST_CODE = 4
 """Characters; `e.g` and `a/b` are prose."""
@@ -131,18 +132,23 @@ def exact_phrases(text: str) -> list[str]:
 
     Code are runs without spaces that have marks as prose has not (`--dry-run`, `a.b()`, `snake_case`) or humps
     (`getUserById`; `OpenTelemetry` only where it is the whole query), if they are a good part of a query without
-    Japanese: a name in a sentence is one word among others.
+    Japanese: a name in a sentence is one word among others. A short query with such marks is also asked for as a
+    whole (`type: Available`; `aria-label` alone).
     """
     text = normalise(text).strip()
     quoted = [phrase for pair in _QUOTED.findall(text) for phrase in pair if _WORD.search(phrase)]
+    if not text.isascii():
+        return quoted
     runs = [run.strip(_AROUND_CODE).rstrip(".(") for run in _RUN.findall(_QUOTED.sub(" ", text))]
     hump = _HUMP if len(runs) == 1 else _LOW_HUMP
     code = [run for run in runs if len(run) >= SHORTEST_CODE and (_CODE_MARK.search(run) or hump.search(run))]
-    if not text.isascii():
-        return quoted
-    is_code = sum(map(len, quoted + code)) >= CODE_SHARE * len("".join(text.split()))
-    is_line = 0 < len(runs) <= LONGEST_LINE and (_LINE_MARK if len(runs) > 1 else _MARK).search(text)
-    return [*dict.fromkeys([*quoted, *(code if is_code else []), *([text] if is_line else [])])]
+    if sum(map(len, quoted + code)) < CODE_SHARE * len("".join(text.split())):
+        code = []
+    line = text.rstrip(_SENTENCE_ENDS)
+    mark = _LINE_MARK if len(runs) > 1 else _RUN_MARK
+    if 0 < len(runs) <= LONGEST_LINE and mark.search(line):
+        code.append(line)
+    return [*dict.fromkeys(quoted + code)]
 
 
 def spelled_words(text: str) -> Iterator[re.Match[str]]:
