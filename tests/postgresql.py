@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -35,10 +36,19 @@ class Cluster:
 
     def administer(self, *statements: str, database: str = "postgres") -> None:
         """Have the superuser run statements, each by itself."""
-        url = f"postgresql://postgres@/{database}?host={self.folder}&port={self.port}"
-        with psycopg.connect(url, autocommit=True) as connection:
+        with self._connected(database) as connection:
             for statement in statements:
                 connection.execute(statement)  # type: ignore[arg-type,unused-ignore]
+
+    def asked(self, question: str, database: str) -> Any:  # noqa: ANN401 - whatever it is
+        """What a query gives, of one row and one column."""
+        with self._connected(database) as connection:
+            row = connection.execute(question).fetchone()  # type: ignore[arg-type,unused-ignore]
+            return row and row[0]
+
+    def _connected(self, database: str) -> psycopg.Connection:
+        url = f"postgresql://postgres@/{database}?host={self.folder}&port={self.port}"
+        return psycopg.connect(url, autocommit=True)
 
     def control(self, *words: str) -> None:
         """Call `pg_ctl` and wait for the end of what it does."""

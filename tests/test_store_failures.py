@@ -19,6 +19,7 @@ from annai.client import Client
 from annai.config import load_config, override
 from annai.engine import Engine
 from annai.errors import StoreError
+from annai.stores import postgres_graphs
 from annai.stores.base import without_secrets
 from annai.stores.postgres import PostgresStore
 from annai.types import Collection, Query
@@ -26,7 +27,7 @@ from tests.conftest import Annai
 from tests.engines import ENGINES, config_for, postgres_folder, postgres_url, quick_folder
 from tests.postgresql import Cluster, running_cluster
 from tests.serving import eventually
-from tests.test_store_contract import matching_paths
+from tests.test_store_contract import indexed, matching_paths, nearest_paths
 from tests.test_stores_postgres import project, serving, settings, url_of
 
 __all__ = ["postgres_folder", "postgres_url", "quick_folder"]
@@ -220,6 +221,24 @@ def test_a_full_disk_stops_postgres_and_loses_nothing(
     index_first(folder)
     fails_and_recovers(folder, fill(small_disk))
     cluster.administer(f"DROP DATABASE {database} WITH (FORCE)", f"DROP TABLESPACE {database}")
+
+
+def test_a_graph_is_built_by_one_process_where_several_have_no_memory_to_share(
+    cluster: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_graphs, "INDEX_FROM", 100)
+    cluster.administer(f"ALTER DATABASE {database} SET min_parallel_table_scan_size = 0")
+    # Shared memory is a file here, as it is in containers that allow little of it.
+    with files_at_most(MIB):
+        cluster.control("restart", "-m", "fast")
+    try:
+        with PostgresStore(settings(cluster.url(database, database, SECRET))) as store:
+            store.save_collection(Collection("a", Path("/a"), "A"))
+            store.write("a", [indexed(f"{number}.md", seed=number * 100, parts=30) for number in range(5)])
+            assert nearest_paths(store, 307, limit=1) == ["3.md"]
+        assert cluster.asked("SELECT indisvalid FROM pg_index WHERE indexrelid = 'annai_hnsw_256'::regclass", database)
+    finally:
+        cluster.control("restart", "-m", "fast")
 
 
 # Crashes and restarts
