@@ -6,9 +6,13 @@ Machines are shared and noisy, so what counts are the ratios within one run: eac
 yardstick taken turn by turn with it.
 """
 
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # Before numpy comes: as the program `annai` has it.
+
+
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys

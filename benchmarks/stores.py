@@ -10,9 +10,13 @@ ANNAI_POSTGRES_URL names one; Qdrant runs in its client's local mode, which comp
 ANNAI_QDRANT_URL names a server.
 """
 
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # Before numpy comes: as the program `annai` has it.
+
+
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys

@@ -94,7 +94,7 @@ def test_a_long_section_counts_to_its_last_word(folder: Path) -> None:
     windows = [(window, length) for window, length in embedder._windows(text)]
     assert max(length for _, length in windows) <= tiny.MOST_TOKENS
     assert [word for window, _ in windows for word in window.split()] == tiny.WORDS
-    parts = embedder.embed_documents([window for window, _ in windows])
+    parts = embedder.embed_batch([window for window, _ in windows], "document")
     expected = sum(part * length for part, (_, length) in zip(parts, windows, strict=True))
     assert row == pytest.approx(expected / np.linalg.norm(expected), abs=0.001)
 

@@ -23,7 +23,7 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Project:
     """[project]: which folder is searched."""
 
@@ -31,14 +31,14 @@ class Project:
     name: str = setting("", "A name for people; empty: the folder's name.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Database:
     """[database]: where the index lives."""
 
     path: str = setting(".annai/index.sqlite", "The index file; relative to the project's root.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoreSettings:
     """[store]: the engine behind the index."""
 
@@ -68,7 +68,7 @@ class StoreSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Files:
     """[files]: which files are documents."""
 
@@ -85,7 +85,7 @@ class Files:
     follow_symlinks: bool = setting(False, "Follow symbolic links that stay inside the collection.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chunking:
     """[chunking]: how documents are cut."""
 
@@ -108,7 +108,7 @@ class Chunking:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Embedding:
     """[embedding]: how texts become vectors; `annai model ls` shows what is known of models."""
 
@@ -153,7 +153,7 @@ class Embedding:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Model:
     """[model]: how long a local model stays in memory."""
 
@@ -166,7 +166,7 @@ class Model:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Retry:
     """[retry]: how often a service that fails is asked again."""
 
@@ -175,7 +175,7 @@ class Retry:
     backoff_factor: float = setting(2.0, "How many times longer every further wait is.", minimum=1, maximum=10)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Search:
     """[search]: what a search returns when its options do not say."""
 
@@ -197,7 +197,7 @@ class Search:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rerank:
     """[rerank]: the model that orders results anew, where `search.rerank` asks for it."""
 
@@ -212,7 +212,7 @@ class Rerank:
     trust_remote_code: bool = setting(False, "Let the model run the Python code that comes with it.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Server:
     """[server]: the server of a project (`annai server start`)."""
 
@@ -224,7 +224,7 @@ class Server:
     idle_shutdown_minutes: float = setting(0.0, "End after so long without a request; 0: never.", minimum=0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Watcher:
     """[watcher]: how a running server notices what changes on disk."""
 
@@ -232,7 +232,7 @@ class Watcher:
     debounce_ms: int = setting(300, "Wait until nothing was saved for so long.", minimum=20, maximum=60_000)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Worker:
     """[worker]: how the queue of files to index is worked off."""
 
@@ -240,7 +240,7 @@ class Worker:
     retries: int = setting(3, "How often a file that failed is tried again.", minimum=0, maximum=100)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Logging:
     """[logging]: what a server writes down."""
 
@@ -249,7 +249,7 @@ class Logging:
     rotate_mb: float = setting(5.0, "Begin a new file at this size; three old ones are kept.", minimum=0.01)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Display:
     """[display]: how things are shown."""
 

@@ -175,7 +175,8 @@ class BesideStore(SqliteStore):
         """The engine is put in order at the end."""
         self._bulky = True
         try:
-            yield
+            with super().bulk():
+                yield
         finally:
             self._bulky = False
         self._neighbours.settle(now=True)
@@ -224,7 +225,7 @@ class BesideStore(SqliteStore):
         if not documents:
             return []
         with self._database.writing():
-            first = self._database.number("SELECT seq FROM sqlite_sequence WHERE name = 'sections'") + 1
+            first = self._last_key() + 1
             spans = []
             for indexed in documents:
                 spans.append((first, first + len(indexed.sections)))

@@ -44,37 +44,14 @@ def section_row(first: int, document_id: int, section: Section) -> tuple[SQLiteV
 
 
 def stored_section(row: tuple[Any, ...]) -> StoredSection:
-    """The section that a row of `SECTION_COLUMNS` tells of."""
-    key, root_key, collection, path, title, japanese, problem, reason, *rest = row
-    order, parent, depth, heading, heading_path, number, start, end, start_line, end_line, tokens, *more = rest
-    piece, last_depth, is_passage, waiting = more
-    section = Section(
-        order=order,
-        parent=parent,
-        depth=depth,
-        heading=heading,
-        heading_path=_headings(heading_path),
-        number=_number(number),
-        start=start,
-        end=end,
-        start_line=start_line,
-        end_line=end_line,
-        token_count=tokens,
-        piece=piece,
-        last_depth=last_depth,
-        is_passage=bool(is_passage),
-    )
-    return StoredSection(
-        key=key,
-        root_key=root_key,
-        collection=collection,
-        path=path,
-        title=title,
-        section=section,
-        japanese=bool(japanese),
-        problem=Problem(problem, reason) if problem else None,
-        waiting=bool(waiting),
-    )
+    """The section that a row of `SECTION_COLUMNS` tells of; by position, since a search makes hundreds of these."""
+    key, root_key, collection, path, title, japanese, problem, reason = row[:8]
+    order, parent, depth, heading, headings, number, start, end, start_line, end_line = row[8:18]
+    tokens, piece, last_depth, is_passage, waiting = row[18:]
+    place = (_headings(headings), _number(number), start, end, start_line, end_line)
+    section = Section(order, parent, depth, heading, *place, tokens, piece, last_depth, bool(is_passage))
+    trouble = Problem(problem, reason) if problem else None
+    return StoredSection(key, root_key, collection, path, title, section, bool(japanese), trouble, bool(waiting))
 
 
 @lru_cache(maxsize=8192)

@@ -28,7 +28,7 @@ from annai.stores.requests import SqliteRequests
 from annai.stores.rows import SECTION_COLUMNS, section_row, stored_section
 from annai.types import Collection, Document, FileState, Format, Problem, Statistics, StoredSection, Where
 
-CANDIDATES_PER_RESULT, FEWEST_CANDIDATES = 4, 400
+CANDIDATES_PER_RESULT, FEWEST_CANDIDATES = 3, 300
 """How many passages are compared in full for each one asked for, and at least (benchmarks/vectors.py)."""
 
 
@@ -275,6 +275,15 @@ class SqliteStore(Store):
         with self._database.reading():
             yield
 
+    @contextmanager
+    def bulk(self) -> Iterator[None]:
+        """The lists of words become one segment at the end, if most of the index is new."""
+        before = self._last_key()
+        yield
+        with self._database.writing():
+            if (last := self._last_key()) - before >= last / 2:
+                compact(self._database, self._live)
+
     def inventory(self) -> Inventory:
         """From the tables themselves."""
         with self._database.reading():
@@ -380,8 +389,7 @@ class SqliteStore(Store):
 
     def _live(self) -> NDArray[np.bool_]:
         """For every key that was ever given, whether it is a section's."""
-        last = self._database.number("SELECT seq FROM sqlite_sequence WHERE name = 'sections'")
-        live = np.zeros(last + 1, bool)
+        live = np.zeros(self._last_key() + 1, bool)
         for first, count in self._database.rows("SELECT first_section, section_count FROM documents"):
             live[first : first + count] = True
         return live
@@ -393,7 +401,11 @@ class SqliteStore(Store):
 
     def _take_keys(self, count: int) -> int:  # noqa: ARG002 - the sections that follow take the keys
         """The first key of a new document."""
-        return self._database.number("SELECT seq FROM sqlite_sequence WHERE name = 'sections'") + 1
+        return self._last_key() + 1
+
+    def _last_key(self) -> int:
+        """The highest key that was ever given."""
+        return self._database.number("SELECT seq FROM sqlite_sequence WHERE name = 'sections'")
 
     def _keep_words(self, words: Mapping[int, Keywords]) -> None:
         """Write the words of new passages, by key, within a transaction."""
