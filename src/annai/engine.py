@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -46,9 +46,6 @@ LONG_PATIENCE = 30.0
 """Seconds that an import waits for its turn."""
 
 POLL_SECONDS = 0.02
-MUCH = 200
-"""Files due at once from which on the store orders itself for searching when they are done."""
-
 SHOWN_ERRORS = SHOWN_FILES = 5
 
 
@@ -213,18 +210,17 @@ class Engine:
         outcomes: Outcomes = Counter()
         deadline, total = time.monotonic() + patience, 0
         here = collections.here(self.store, self.config)
-        with self.store.bulk() if self.store.requests.due(here) >= MUCH else nullcontext():
-            while not stop() and (due := self.store.requests.due(here)):
-                total = max(total, outcomes.total() + due)
-                if progress:
-                    progress(total - due, total)
-                with self.lock.turn(patience=POLL_SECONDS) as mine:
-                    done = self._step(stop) if mine else None
-                outcomes += done or Counter()
-                if not mine or (done is None and self.store.shared):
-                    if time.monotonic() >= deadline:
-                        break
-                    time.sleep(POLL_SECONDS if mine else 0)
+        while not stop() and (due := self.store.requests.due(here)):
+            total = max(total, outcomes.total() + due)
+            if progress:
+                progress(total - due, total)
+            with self.lock.turn(patience=POLL_SECONDS) as mine:
+                done = self._step(stop) if mine else None
+            outcomes += done or Counter()
+            if not mine or (done is None and self.store.shared):
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(POLL_SECONDS if mine else 0)
         if progress and total:
             progress(total, total)
         self._indexer.tell_times()

@@ -175,8 +175,7 @@ class BesideStore(SqliteStore):
         """The engine is put in order at the end."""
         self._bulky = True
         try:
-            with super().bulk():
-                yield
+            yield
         finally:
             self._bulky = False
         self._neighbours.settle(now=True)

@@ -275,15 +275,6 @@ class SqliteStore(Store):
         with self._database.reading():
             yield
 
-    @contextmanager
-    def bulk(self) -> Iterator[None]:
-        """The lists of words become one segment at the end, if most of the index is new."""
-        before = self._last_key()
-        yield
-        with self._database.writing():
-            if (last := self._last_key()) - before >= last / 2:
-                compact(self._database, self._live)
-
     def inventory(self) -> Inventory:
         """From the tables themselves."""
         with self._database.reading():
