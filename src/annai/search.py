@@ -22,8 +22,8 @@ from annai.types import Answer, Document, Hit, Query, Reasons, Section, StoredSe
 
 logger = logging.getLogger(__name__)
 
-CANDIDATES = 100
-"""Passages taken from each of the two searches, at least; 400 rank no better."""
+CANDIDATES = 80
+"""Passages taken from each of the two searches, at least; 400 rank no better, 50 a little worse."""
 
 LOOKED_THROUGH = 50
 """Passages whose text is looked through for a phrase."""

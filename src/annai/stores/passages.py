@@ -115,7 +115,7 @@ class Passages:
 
     def _rows(self, condition: str, values: Sequence[int] = ()) -> list[PassageRow]:
         rows = self._database.rows(f"SELECT {_COLUMNS} FROM passages WHERE {condition}", values)
-        return [PassageRow(*row) for row in rows]
+        return [*map(PassageRow._make, rows)]
 
     def _documents(self, where: Where) -> list[int]:
         clauses, values = ["true"], list[object]()

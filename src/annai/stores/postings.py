@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.fields import NAMES, FieldWeights
-from annai.stores.base import BM25_B, BM25_K1, Keywords, inverse_document_frequency, is_beginning
+from annai.stores.base import BM25_K1, Keywords, inverse_document_frequency, is_beginning
 from annai.stores.database import Database
 from annai.stores.signs import PassageTable
 
@@ -81,7 +81,7 @@ def score(
             frequencies = np.bincount(owners, frequencies, minlength=len(places)).astype(np.float64)
         value = weight * (BM25_K1 + 1) * inverse_document_frequency(total, len(places))
         best_possible += value
-        damping = (BM25_K1 * BM25_B) * table.relative_lengths[places] + BM25_K1 * (1 - BM25_B)
+        damping = table.dampings[places]
         damping += frequencies
         frequencies *= value
         frequencies /= damping
@@ -135,12 +135,12 @@ def _frequencies(postings: NDArray[np.void], weights: NDArray[np.float64]) -> ND
     """How often each passage has the word, its fields counted by weight."""
     # The four counts as one number: of most words in most passages, all but the body's are nought.
     packed = np.ascontiguousarray(postings).view("<u4")[1::2]
-    sums = (packed >> 24) * weights[3]
-    rest = packed & 0xFFFFFF
-    if rest.any():
-        for place in range(3):
-            sums += ((rest >> (8 * place)) & 0xFF) * weights[place]
-    return np.asarray(sums, np.float64)
+    sums = np.asarray((packed >> 24) * weights[3], np.float64)
+    others = np.flatnonzero(packed & 0xFFFFFF)
+    if len(others):
+        rest = packed[others]
+        sums[others] += sum(((rest >> (8 * place)) & 0xFF) * weights[place] for place in range(3))
+    return sums
 
 
 def _counts(keywords: Keywords) -> dict[str, bytearray]:

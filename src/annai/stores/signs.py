@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from annai.stores.base import BM25_B, BM25_K1
 
 COARSE = 8
 """How many times the candidates asked for are taken by counting signs alone, before the signs are weighed."""
@@ -30,9 +32,8 @@ Integers = NDArray[np.int64]
 Bits = NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
-class PassageRow:
-    """The passages of one document, as the index file keeps them."""
+class PassageRow(NamedTuple):
+    """The passages of one document, as the index file keeps them; read by the thousand, so as light as can be."""
 
     document_id: int
     collection_id: int
@@ -136,9 +137,10 @@ class PassageTable:
         return int(self.lengths.sum() if not self.dead else self.lengths[self.alive].sum())
 
     @cached_property
-    def relative_lengths(self) -> NDArray[np.float64]:
-        """How long each passage is, as a share of the average."""
-        return self.lengths / max(self.words / max(len(self), 1), 1)
+    def dampings(self) -> NDArray[np.float64]:
+        """What BM25 adds to how often a word stands in each passage: more in one longer than the average."""
+        average = max(self.words / max(len(self), 1), 1)
+        return (BM25_K1 * (1 - BM25_B + BM25_B * self.lengths / average)).astype(np.float64)
 
     @cached_property
     def dead(self) -> int:
@@ -199,11 +201,11 @@ class PassageTable:
             ("collections", _spread([row.collection_id for row in rows], counts)),
         ):
             setattr(self._columns, name, _extended(getattr(self._columns, name), self.count, values))
-        starts = self.count + np.concatenate(([0], np.cumsum(counts)))
+        dimensions = _spread([row.dimension for row in rows], counts)
         for dimension in {row.dimension for row in rows if row.signs}:
-            mine = [number for number, row in enumerate(rows) if row.dimension == dimension]
-            places = np.concatenate([np.arange(starts[number], starts[number + 1]) for number in mine])
-            words = np.frombuffer(b"".join(rows[number].signs for number in mine), "<u8").reshape(len(places), -1).T
+            places = self.count + np.flatnonzero(dimensions == dimension)
+            signs_of = b"".join(row.signs for row in rows if row.dimension == dimension)
+            words = np.frombuffer(signs_of, "<u8").reshape(len(places), -1).T
             held = self._counts.get(dimension, 0)
             signs = self._signs.setdefault(
                 dimension, _Signs(np.zeros(0, np.int64), np.zeros((len(words), 0), np.uint64))
