@@ -76,9 +76,10 @@ def closeness(embedder: Embedder, query: str, packed: Sequence[bytes]) -> Closen
     lengths = _lengths(vectors)
     # The row of zeros at the end is what a part without tokens holds.
     likeness = np.zeros((len(vectors) + 1, len(asked)), np.float32)
-    np.clip((vectors / lengths[:, None]) @ (asked_vectors / _lengths(asked_vectors)[:, None]).T, 0, 1, likeness[:-1])
+    asked_lengths = _lengths(asked_vectors)
+    np.clip(vectors @ (asked_vectors / asked_lengths[:, None]).T / lengths[:, None], 0, 1, likeness[:-1])
 
-    weights = _lengths(asked_vectors) * tokens.rarity(asked)
+    weights = asked_lengths * tokens.rarity(asked)
     weights /= max(float(weights.sum()), 1e-9)
     labels, blocks, owners = tokens.parts(likeness)
     windows = np.maximum(blocks, np.roll(blocks, -1, axis=0))
