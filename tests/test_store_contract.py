@@ -104,6 +104,14 @@ def test_any_text_survives_and_breaks_no_query(store: Store, text: str) -> None:
     assert all(0 <= each.score <= 1 for each in found)
 
 
+def test_headings_come_back_as_they_went_in(store: Store) -> None:
+    strange = "\ue0000 a\0b “見出し” 🦉 '; --"
+    plain = indexed("a.md")
+    sections = [replace(each, heading=strange, heading_path=("Title", strange)) for each in plain.sections]
+    store.write("a", [replace(plain, sections=sections)])
+    assert [each.section for each in store.sections("a", "a.md")] == sections
+
+
 def test_what_is_missing_is_none_or_empty(store: Store) -> None:
     assert store.document("a", "none.md") is None
     assert store.document("none", "none.md") is None

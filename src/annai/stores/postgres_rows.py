@@ -1,14 +1,13 @@
 """How do sections and vectors stand in the rows of PostgreSQL, and how is a restriction said in SQL?"""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from annai.stores import rows
 from annai.stores.base import Vectors, trim_prefix
 from annai.stores.postgres_database import given, kept
-from annai.stores.rows import stored_section as from_row
 from annai.types import Section, StoredSection, Where
 
 DOCUMENT_COLUMNS = tuple(
@@ -43,30 +42,14 @@ _HEADER = 4
 
 
 def section_row(first: int, document_id: int, section: Section) -> tuple[object, ...]:
-    """The row of a section of a document whose sections begin at `first`."""
-    return (
-        first + section.order,
-        document_id,
-        section.order,
-        section.parent,
-        section.depth,
-        section.last_depth,
-        kept(section.heading),
-        json.dumps(section.heading_path, ensure_ascii=False),
-        ".".join(map(str, section.number)),
-        section.piece,
-        section.start,
-        section.end,
-        section.start_line,
-        section.end_line,
-        section.token_count,
-        section.is_passage,
-    )
+    """The row of a section of a document whose sections begin at `first`: an SQLite file's, with texts as kept here."""
+    row = rows.section_row(first, document_id, section)
+    return tuple(kept(value) if isinstance(value, str) else value for value in row)
 
 
 def stored_section(row: Sequence[Any]) -> StoredSection:
     """The section that a row of `SELECT_SECTIONS` tells of."""
-    return from_row(tuple(given(value) if isinstance(value, str) else value for value in row))
+    return rows.stored_section(tuple(given(value) if isinstance(value, str) else value for value in row))
 
 
 def binary_vector(vector: Vectors) -> bytes:
