@@ -20,10 +20,10 @@ from stores import server_url
 
 from annai.config import load_config, override
 from annai.engine import Engine
-from annai.maintenance import migrate
-from annai.search import search
+from annai.searching.search import search
 from annai.stores.base import Store, load_store
 from annai.types import Query, Where
+from annai.upkeep.maintenance import migrate
 
 ENGINES = ("lancedb", "chroma", "postgres", "qdrant")
 

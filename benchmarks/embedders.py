@@ -86,7 +86,7 @@ def memory(model: str, docs: Path) -> None:
 
 def speed(model: Path, count: int) -> None:
     """Embed the same texts on every device that is there."""
-    import torch  # noqa: PLC0415 - slow to import
+    import torch  # slow to import
 
     words = " ".join(tiny.WORDS[:100])
     texts = [f"w{number % 200} {words} w{number // 200}" for number in range(count)]

@@ -18,8 +18,8 @@ from ranking import changed
 
 from annai.config import load_config, override
 from annai.engine import Engine
-from annai.evaluation import Judgements, Question, document_id, evaluate, read_judgements, read_questions
-from annai.tokens import is_cjk
+from annai.searching.evaluation import Judgements, Question, document_id, evaluate, read_judgements, read_questions
+from annai.text.tokens import is_cjk
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from model.corpus import eval_folder, lay_out

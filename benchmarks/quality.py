@@ -21,7 +21,7 @@ from typing import get_args
 
 from annai.config import load_config, override
 from annai.engine import Engine
-from annai.evaluation import Judgements, Measures, Question, evaluate, read_judgements, read_questions
+from annai.searching.evaluation import Judgements, Measures, Question, evaluate, read_judgements, read_questions
 from annai.types import Mode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import cast
 from unittest.mock import patch
 
-from annai import ranking, search
 from annai.config import load_config, override
 from annai.engine import Engine
-from annai.evaluation import evaluate, read_judgements, read_questions
+from annai.searching import ranking, search
+from annai.searching.evaluation import evaluate, read_judgements, read_questions
 from annai.types import Mode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from ranking import indexed
 
-from annai import search
-from annai.closeness import Closeness
 from annai.engine import Engine
-from annai.evaluation import DEPTH, read_judgements
-from annai.ranking import KEYWORD_WEIGHT, PHRASE_WEIGHT, Found
+from annai.searching import search
+from annai.searching.closeness import Closeness
+from annai.searching.evaluation import DEPTH, read_judgements
+from annai.searching.ranking import KEYWORD_WEIGHT, PHRASE_WEIGHT, Found
 from annai.stores.base import Store
 from annai.types import Query, Section
 

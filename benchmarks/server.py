@@ -22,9 +22,9 @@ from pathlib import Path
 
 import psutil
 
-from annai.client import Client
 from annai.config import load_config
-from annai.pidfile import running
+from annai.serving.client import Client
+from annai.serving.pidfile import running
 from annai.types import Query
 
 SEARCH_PAUSE = 0.02
@@ -161,7 +161,7 @@ def burst(client: Client, other: Client, tree: Path, queries: list[str], count: 
 
 
 def memory(process: psutil.Process) -> float:
-    """Resident megabytes."""
+    """AutoUnloaded megabytes."""
     return float(process.memory_info().rss) / 1e6
 
 

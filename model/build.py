@@ -161,7 +161,7 @@ def _teach(workshop: Workshop) -> None:
 
 
 def _train(workshop: Workshop) -> None:
-    from model import train  # noqa: PLC0415 - needs torch, which those who bring a table do not
+    from model import train  # needs torch, which those who bring a table do not
 
     made = ["--pack", workshop.pack, "--start", workshop.start, "--teach", workshop.teach]
     files = [*made, "--settings", workshop.settings_file]

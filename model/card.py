@@ -12,7 +12,7 @@ from statistics import mean
 from string import Template
 
 from annai.embedders.static_model import open_model
-from annai.ranking import DOCUMENT_WEIGHT
+from annai.searching.ranking import DOCUMENT_WEIGHT
 from model.evaluate import Result, read_results
 from model.quantise import NAME as QUANTISED
 from model.quantise import losses

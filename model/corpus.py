@@ -13,11 +13,11 @@ from pathlib import Path
 from types import ModuleType
 
 import annai
-from annai.fields import Fields, passage_fields
-from annai.reader import read_document
-from annai.scanner import scan
+from annai.files.reader import read_document
+from annai.files.scanner import scan
 from annai.settings import Chunking, Files
 from annai.splitters.base import load_splitter
+from annai.text.fields import Fields, passage_fields
 from model.settings import BUILD, SHARED
 
 logger = logging.getLogger(__name__)

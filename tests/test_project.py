@@ -11,7 +11,6 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from annai.client import Client
 from annai.engine import Engine
 from annai.errors import (
     AnnaiError,
@@ -25,9 +24,10 @@ from annai.errors import (
 from annai.interfaces.http import Application
 from annai.interfaces.rpc import Service
 from annai.project import Project
+from annai.serving.client import Client
 from annai.types import Query, Where
 from tests.conftest import quick_config
-from tests.serving import served
+from tests.loopback import served
 
 Write = Callable[[str, str], Path]
 

@@ -395,7 +395,7 @@ def test_the_mean_of_tables_lies_between_them(tmp_path: Path) -> None:
 
 def test_each_training_of_a_soup_differs_in_what_the_settings_say(settings_file: Path) -> None:
     pytest.importorskip("torch")
-    from model.train import read_soup  # noqa: PLC0415 - needs torch
+    from model.train import read_soup  # needs torch
 
     soup = read_soup(settings_file, "cuda", ["batch=32"])
     assert [training.teach_share for training in soup] == [0, 0, 0.4]
@@ -407,7 +407,7 @@ def test_each_training_of_a_soup_differs_in_what_the_settings_say(settings_file:
 
 def test_sentences_that_are_as_near_as_wanted_have_the_least_loss(settings_file: Path) -> None:
     torch = pytest.importorskip("torch")
-    from model.train import likeness, read_soup  # noqa: PLC0415 - needs torch
+    from model.train import likeness, read_soup  # needs torch
 
     settings = read_soup(settings_file, "cuda")[0]
     torch.manual_seed(0)
@@ -473,7 +473,7 @@ def test_the_whole_chain_learns_what_only_the_pairs_say(data: Path, settings_fil
 
 def test_rows_that_rest_move_as_plain_adam_moves_them() -> None:
     torch = pytest.importorskip("torch")
-    from model.train import RowAdam  # noqa: PLC0415 - needs torch
+    from model.train import RowAdam  # needs torch
 
     torch.manual_seed(0)
     plain = torch.nn.Parameter(torch.ones(4, 3))

@@ -12,16 +12,16 @@ from types import TracebackType
 from typing import Self
 
 from annai import collection as collections
-from annai.answer import arranged, fused, reranked
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
 from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound
-from annai.indexer import MOST_PENDING, Indexer, Outcomes
-from annai.lock import IndexLock
+from annai.indexing.indexer import MOST_PENDING, Indexer, Outcomes
+from annai.indexing.lock import IndexLock
 from annai.project import Confirm, Progress
-from annai.references import Part, locate, parts_under
 from annai.rerankers.base import Reranker, load_reranker
-from annai.search import search
+from annai.searching.fusion import arranged, fused, reranked
+from annai.searching.references import Part, locate, parts_under
+from annai.searching.search import search
 from annai.settings import Embedding
 from annai.stores.base import Store, load_store
 from annai.types import (
@@ -53,7 +53,7 @@ class Engine:
     """A project, opened in this process: it keeps the contract `Project`. Several threads may use it at once."""
 
     def __init__(self, config: Config) -> None:
-        refuse_to_wander(config)
+        check_root(config)
         self.config = config
         self.store: Store = load_store(config)
         self.lock = self._lock("lock")
@@ -180,7 +180,7 @@ class Engine:
             if collections.is_here(self.store, collection):
                 self._indexer.request(collection, confirm=confirm)
         if self.wake is None:
-            self.work_off(patience=PATIENCE, progress=progress)
+            self.process_queue(patience=PATIENCE, progress=progress)
         else:
             self._leave_to_the_worker()
         return self.store.requests.due()
@@ -196,11 +196,11 @@ class Engine:
         while self.store.requests.due() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
 
-    def look_again(self, name: str, only: Sequence[str] | None = None, *, again: bool = True) -> None:
+    def queue_changes(self, name: str, only: Sequence[str] | None = None, *, again: bool = True) -> None:
         """Queue what changed in a collection, in all of it or under some of its paths."""
         self._indexer.request(collections.find(self.store, self.config, name), only, again=again)
 
-    def work_off(
+    def process_queue(
         self, *, patience: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
     ) -> Outcomes:
         """Work off what is due in the queue, and tell what came of it.
@@ -261,7 +261,7 @@ class Engine:
             unchanged = 0
             for collection, only in parts:
                 unchanged += self._indexer.request(collection, only, force=force)[1]
-            outcomes = self.work_off(patience=LONG_PATIENCE, progress=progress)
+            outcomes = self.process_queue(patience=LONG_PATIENCE, progress=progress)
         return _summary(outcomes, unchanged)
 
     # Searching
@@ -377,7 +377,7 @@ def _summary(outcomes: Outcomes, unchanged: int = 0) -> ImportSummary:
     return ImportSummary(**totals)
 
 
-def refuse_to_wander(config: Config) -> None:
+def check_root(config: Config) -> None:
     """The home folder and the root of the file system are indexed only when the user says so."""
     for folder, name in ((Path.home(), "your home folder"), (Path(config.root.anchor), "the whole file system")):
         if config.root == folder.resolve() and not config.named:

@@ -186,7 +186,7 @@ class StoredSection:
     path: str
     title: str
     section: Section
-    japanese: bool
+    is_cjk: bool
     """Whether the document is written in Japanese."""
     problem: Problem | None = None
     """Set when the file could not be read since: the section shows an older state."""

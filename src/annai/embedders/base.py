@@ -147,7 +147,7 @@ class Embedder(ABC):
         """Embed batches, several at a time where that is allowed; the first that fails ends it."""
         if self.parallel == 1 or len(batches) < 2:
             return [self._checked(self.embed_batch(batch, kind), len(batch)) for batch in batches]
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - most embedders have no use for it
+        from concurrent.futures import ThreadPoolExecutor  # most embedders have no use for it
 
         pool = ThreadPoolExecutor(self.parallel)
         try:
@@ -204,7 +204,7 @@ def load_embedder(
     module = import_module(PROVIDERS[settings.provider])
     embedder = cast(Embedder, module.create(settings, model=model or Model(), retry=retry or Retry()))
     if cache and settings.cache_mb and settings.provider not in UNCACHED:
-        from annai.embedders.cache import VectorCache  # noqa: PLC0415 - only where it is used
+        from annai.embedders.cache import VectorCache  # only where it is used
 
         embedder.cache = VectorCache(cache, settings.cache_mb * 1_000_000)
     return embedder

@@ -6,12 +6,12 @@ from typing import Any
 
 from annai.config import secret
 from annai.embedders.base import Embedder, Kind
-from annai.embedders.models import AUTO, identity, known_model, prefixes, wanted_dimension
 from annai.embedders.service import ServiceEmbedder
 from annai.errors import EmbedderError
-from annai.remote import Refused, check_url, refusal, without
+from annai.models.known import AUTO, identity, known_model, prefixes, wanted_dimension
+from annai.models.remote import Refused, check_url, redact, refusal
+from annai.models.weights import Unavailable, load_extra
 from annai.settings import Embedding, Retry
-from annai.weights import Unavailable, load_extra
 
 PROVIDER = "gemini"
 USUAL_MODEL = "gemini-embedding-001"
@@ -56,12 +56,12 @@ class GeminiEmbedder(ServiceEmbedder):
             answer = client.models.embed_content(model=self._name, contents=contents, config=options)
         except errors.APIError as error:
             headers = getattr(error.response, "headers", None) or {}
-            said = without(self._key, str(error.message or error.status or ""))
+            said = redact(self._key, str(error.message or error.status or ""))
             raise refusal(error.code, headers.get("Retry-After"), f"it answered {error.code}: {said}") from None
         except Exception as error:
             # The network's errors have many names, and one of them may hold the request with its key.
             raise Refused(
-                f"it cannot be reached, or sent half an answer ({type(error).__name__})", passing=True
+                f"it cannot be reached, or sent half an answer ({type(error).__name__})", transient=True
             ) from None
         return [list(each.values or ()) for each in answer.embeddings or ()]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from annai.embedders.base import Embedder, Kind, Vectors, normalised
 from annai.settings import Embedding
-from annai.tokens import word_weight, words
+from annai.text.tokens import word_weight, words
 
 DIMENSION = 256
 CAPACITY = 50_000

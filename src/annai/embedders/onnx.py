@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.embedders.base import Embedder, Kind, Vectors
-from annai.embedders.models import AUTO, cut, folder_name, identity, known_model, prefixes, read_json, wanted_dimension
 from annai.errors import EmbedderError
-from annai.resident import Resident
+from annai.models.known import AUTO, cut, folder_name, identity, known_model, prefixes, read_json, wanted_dimension
+from annai.models.unloading import AutoUnloaded
+from annai.models.weights import Unavailable, load_extra
 from annai.settings import Embedding, Model
-from annai.weights import Unavailable, load_extra
 
 PROVIDER = "onnx"
 
@@ -66,7 +66,7 @@ class OnnxEmbedder(Embedder):
         there = settings.model and self._folder.is_dir()
         name = folder_name(self._folder) if there else settings.model
         self.identity = identity(PROVIDER, name, self.dimension, self._before)
-        self._resident = Resident(self._load, model)
+        self._resident = AutoUnloaded(self._load, model)
         self._one_at_a_time = threading.Lock()
 
     def length(self, text: str) -> int:
@@ -93,7 +93,7 @@ class OnnxEmbedder(Embedder):
 
     def close(self) -> None:
         """Let go of the model."""
-        self._resident.let_go()
+        self._resident.release()
         super().close()
 
     def _load(self) -> _Loaded:

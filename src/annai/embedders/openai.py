@@ -5,10 +5,10 @@ from functools import cached_property
 
 from annai.config import secret
 from annai.embedders.base import Embedder, Kind
-from annai.embedders.models import AUTO, identity, known_model, prefixes, wanted_dimension
 from annai.embedders.service import ServiceEmbedder
 from annai.errors import EmbedderError
-from annai.remote import Refused, check_url, post_json
+from annai.models.known import AUTO, identity, known_model, prefixes, wanted_dimension
+from annai.models.remote import Refused, check_url, post_json
 from annai.settings import Embedding, Retry
 
 PROVIDER = "openai"
@@ -51,7 +51,7 @@ class OpenAIEmbedder(ServiceEmbedder):
             rows = sorted(answer["data"], key=lambda each: each["index"])  # type: ignore[index]
             return [list(map(float, each["embedding"])) for each in rows]
         except (KeyError, TypeError, ValueError):
-            raise Refused("its answer holds no vectors", passing=True) from None
+            raise Refused("its answer holds no vectors", transient=True) from None
 
     @cached_property
     def _place(self) -> tuple[str, str]:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from annai.embedders.base import Embedder, Kind, Vectors
-from annai.embedders.models import (
+from annai.errors import EmbedderError
+from annai.models.known import (
     AUTO,
     cut,
     folder_name,
@@ -23,10 +24,9 @@ from annai.embedders.models import (
     read_json,
     wanted_dimension,
 )
-from annai.errors import EmbedderError
-from annai.resident import Resident
+from annai.models.unloading import AutoUnloaded
+from annai.models.weights import Unavailable, choose_device, find_weights, free_device_memory, load_extra
 from annai.settings import Embedding, Model
-from annai.weights import Unavailable, choose_device, find_weights, free_device_memory, load_extra
 
 PROVIDER = "sentence-transformers"
 USUAL_MODEL = "cl-nagoya/ruri-v3-30m"
@@ -73,7 +73,7 @@ class SentenceTransformersEmbedder(Embedder):
         self._before = prefixes(settings, self._known)
         self.dimension = wanted_dimension(settings, None if here else self._known)
         self.identity = identity(PROVIDER, folder_name(folder) if here else self._name, self.dimension, self._before)
-        self._resident = Resident(self._load, model, freed=free_device_memory)
+        self._resident = AutoUnloaded(self._load, model, freed=free_device_memory)
         # A tokenizer breaks when two threads use it.
         self._one_at_a_time = threading.Lock()
 
@@ -94,7 +94,7 @@ class SentenceTransformersEmbedder(Embedder):
 
     def close(self) -> None:
         """Let go of the model."""
-        self._resident.let_go()
+        self._resident.release()
         super().close()
 
     def _encode_what_fits(self, loaded: _Loaded, texts: list[str], kind: Kind) -> Vectors:
@@ -112,7 +112,7 @@ class SentenceTransformersEmbedder(Embedder):
         return np.concatenate([*halves])
 
     def _encode(self, loaded: _Loaded, texts: list[str], kind: Kind) -> Vectors:
-        import torch  # noqa: PLC0415 - an extra, and slow to import
+        import torch  # an extra, and slow to import
 
         before = loaded.before[0 if kind == "query" else 1]
         encoder = loaded.encoder
@@ -148,7 +148,7 @@ class SentenceTransformersEmbedder(Embedder):
         return loaded
 
     def _load_usual(self, folder: Path, device: str) -> _Loaded:
-        from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - an extra, and slow to import
+        from sentence_transformers import SentenceTransformer  # an extra, and slow to import
 
         _quieten()
         try:
@@ -168,7 +168,7 @@ class SentenceTransformersEmbedder(Embedder):
         return _Loaded(encoder, encoder.tokenizer, before, device, own_code=False)
 
     def _load_own(self, folder: Path, device: str) -> _Loaded:
-        from transformers import AutoModel, AutoTokenizer  # noqa: PLC0415 - an extra, and slow to import
+        from transformers import AutoModel, AutoTokenizer  # an extra, and slow to import
 
         _quieten()
         try:
@@ -214,7 +214,7 @@ def _unloadable(name: str, error: Exception) -> Unavailable:
 
 def _quieten() -> None:
     """No bars and no advice on standard error while a model loads."""
-    from transformers.utils import logging as chatter  # noqa: PLC0415 - an extra, and slow to import
+    from transformers.utils import logging as chatter  # an extra, and slow to import
 
     chatter.disable_progress_bar()
     chatter.set_verbosity_error()

@@ -8,7 +8,7 @@ import numpy as np
 
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
-from annai.remote import QUERY_PATIENCE, Refused, persevere
+from annai.models.remote import QUERY_PATIENCE, Refused, retry
 from annai.settings import Embedding, Retry
 
 BYTES_PER_TOKEN = 2
@@ -40,7 +40,7 @@ class ServiceEmbedder(Embedder):
         """Ask, and ask again while there is hope."""
         patience = QUERY_PATIENCE if kind == "query" else math.inf
         try:
-            found = persevere(lambda: self.ask(texts, kind), self._retry, patience=patience)
+            found = retry(lambda: self.ask(texts, kind), self._retry, patience=patience)
         except Refused as refused:
             raise EmbedderError(f"{self.identity} gave no vectors: {refused}.") from None
         if len(found) != len(texts):

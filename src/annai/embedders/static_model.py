@@ -45,7 +45,7 @@ def write_model(
 
     Equal models give equal bytes. The written model numbers its pieces in the order of their bytes.
     """
-    import hashlib  # noqa: PLC0415 - loads OpenSSL, which opening a model has no use for
+    import hashlib  # loads OpenSSL, which opening a model has no use for
 
     def digest(file: str) -> str:
         return hashlib.sha256((folder / file).read_bytes()).hexdigest()

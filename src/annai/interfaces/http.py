@@ -23,10 +23,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from annai import __version__
-from annai.daemon import is_loopback
 from annai.interfaces.rpc import LONG, WAITING, Failure, Service, method_of, parse
-from annai.pidfile import proof
-from annai.wire import to_json
+from annai.serving.daemon import is_loopback
+from annai.serving.pidfile import proof
+from annai.serving.wire import to_json
 
 LARGEST_BODY = 1_000_000
 """Bytes of one message; the longest query is a hundredth of it."""

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from annai.config import Config
-from annai.spelling import correct
-from annai.tokens import marked_spans, query_words, words
+from annai.searching.spelling import correct
+from annai.text.tokens import marked_spans, query_words, words
 from annai.types import Answer, Collection, Hit, ImportSummary, Place, Status, StoredSection
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
@@ -187,10 +187,10 @@ def summary_line(summary: ImportSummary) -> str:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], config: Config) -> None:
     """Draw a table on standard output."""
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - rich is loaded only where something is drawn
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.box import SIMPLE_HEAD  # rich is loaded only where something is drawn
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for row in rows:

@@ -14,8 +14,8 @@ from annai.config import Config
 from annai.errors import AnnaiError, QueryError, ServerError
 from annai.interfaces.render import answer_json, document_json, place_json
 from annai.project import Project
+from annai.serving.wire import decode_fields, from_json, plain
 from annai.types import Content, ImportMode, Mode, Query, RequestStatus, ServerStatus, Sort, Where
-from annai.wire import decode_fields, from_json, plain
 
 logger = logging.getLogger(__name__)
 

@@ -22,18 +22,19 @@ from pathlib import Path
 import psutil
 import uvicorn
 
-from annai import __version__, daemon, pidfile
+from annai import __version__
 from annai.config import Config
 from annai.engine import Engine
 from annai.errors import ServerError
+from annai.indexing.lock import IndexLock
 from annai.interfaces.http import BODY_SECONDS, LARGEST_BODY, Application, listening
 from annai.interfaces.mcp.http import Endpoint
 from annai.interfaces.rpc import Service
-from annai.lock import IndexLock
-from annai.pidfile import ServerRecord
+from annai.serving import daemon, pidfile
+from annai.serving.pidfile import ServerRecord
 from annai.settings import Server as ServerSettings
 from annai.types import ServerStatus
-from annai.worker import Worker
+from annai.upkeep.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +197,7 @@ def _claimed(config: Config) -> Iterator[None]:
             logger.warning("the last server crashed; its pid file is replaced")
         yield
     finally:
-        lock.let_go()
+        lock.release()
 
 
 def _listen(config: Config, port: int | None, tell: Callable[[str], None]) -> socket.socket:

@@ -10,9 +10,9 @@ import numpy as np
 
 from annai.config import Config
 from annai.errors import RerankerError
+from annai.models.unloading import AutoUnloaded
+from annai.models.weights import Unavailable, choose_device, find_weights, free_device_memory, load_extra
 from annai.rerankers.base import Reranker
-from annai.resident import Resident
-from annai.weights import Unavailable, choose_device, find_weights, free_device_memory, load_extra
 
 PROVIDER = "cross-encoder"
 
@@ -33,7 +33,7 @@ class CrossEncoderReranker(Reranker):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self._settings = config.rerank
-        self._resident = Resident(self._open, config.model, freed=free_device_memory)
+        self._resident = AutoUnloaded(self._open, config.model, freed=free_device_memory)
 
     def load(self) -> None:
         """Load the model."""
@@ -51,7 +51,7 @@ class CrossEncoderReranker(Reranker):
 
     def close(self) -> None:
         """Let go of the model."""
-        self._resident.let_go()
+        self._resident.release()
 
     def _open(self) -> Any:  # noqa: ANN401 - a CrossEncoder
         name = self._settings.model
@@ -63,8 +63,8 @@ class CrossEncoderReranker(Reranker):
             device = choose_device(self._settings.device)
         except Unavailable as error:
             raise RerankerError(str(error)) from None
-        from sentence_transformers import CrossEncoder  # noqa: PLC0415 - an extra, and slow to import
-        from transformers.utils import logging as chatter  # noqa: PLC0415
+        from sentence_transformers import CrossEncoder  # an extra, and slow to import
+        from transformers.utils import logging as chatter
 
         chatter.disable_progress_bar()
         chatter.set_verbosity_error()

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from annai.config import Config, secret
 from annai.errors import RerankerError
-from annai.remote import Refused, check_url, post_json
+from annai.models.remote import Refused, check_url, post_json
 from annai.rerankers.base import Reranker
 
 NOT_UNDERSTOOD = (400, 422)

@@ -7,7 +7,7 @@ from annai.settings import Chunking
 from annai.splitters.cuts import Cuts, character_parts
 from annai.splitters.sections import DEEPEST
 from annai.splitters.tree import Tree
-from annai.tokens import count_tokens
+from annai.text.tokens import count_tokens
 from annai.types import Document, Section
 
 

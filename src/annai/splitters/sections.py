@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from annai.settings import Chunking
 from annai.splitters.cuts import token_pieces
 from annai.splitters.tree import Tree
-from annai.tokens import count_tokens
+from annai.text.tokens import count_tokens
 from annai.types import Document, Heading, Section
 
 DEEPEST = 3

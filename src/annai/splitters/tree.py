@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from annai.lines import Lines
+from annai.text.lines import Lines
 from annai.types import Document, Section
 
 

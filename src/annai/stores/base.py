@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from annai.config import Config
 from annai.errors import StoreError
-from annai.fields import FieldWeights
-from annai.tokens import is_cjk
+from annai.text.fields import FieldWeights
+from annai.text.tokens import is_cjk
 from annai.types import (
     Collection,
     Document,
@@ -53,14 +53,14 @@ class IndexedDocument:
     """A document with all that makes it findable, ready to be written."""
 
     document: Document
-    japanese: bool
+    is_cjk: bool
     sections: Sequence[Section]
     vectors: Vectors
     """One row a section, of length 1 (or 0)."""
     keywords: Mapping[int, Keywords]
     """For each passage, by its section's `order`."""
     tokens: Mapping[int, bytes] = field(default_factory=dict)
-    """For each passage, by its section's `order`, its tokens as `closeness.pack` has them; empty if there are none."""
+    """For each passage, by its section's `order`, its packed tokens (`embedders.packing`); empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +342,7 @@ def is_under(path: str, prefixes: Sequence[str]) -> bool:
 
 def without_secrets(url: str) -> str:
     """A URL as it may be shown: without the user, the password and what follows a question mark."""
-    from urllib.parse import urlsplit  # noqa: PLC0415 - most searches show none, and it takes milliseconds
+    from urllib.parse import urlsplit  # most searches show none, and it takes milliseconds
 
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else url
@@ -354,11 +354,11 @@ def trim_prefix(prefix: str) -> str:
 
 
 ENGINES = {
-    "sqlite": "annai.stores.sqlite",
-    "lancedb": "annai.stores.lancedb",
-    "chroma": "annai.stores.chroma",
-    "postgres": "annai.stores.postgres",
-    "qdrant": "annai.stores.qdrant",
+    "sqlite": "annai.stores.sqlite.store",
+    "lancedb": "annai.stores.sidecar.lancedb",
+    "chroma": "annai.stores.sidecar.chroma",
+    "postgres": "annai.stores.postgres.store",
+    "qdrant": "annai.stores.sidecar.qdrant",
     "memory": "annai.stores.memory",
 }
 """Engine → the module whose `open_store` opens it; imported when asked for."""

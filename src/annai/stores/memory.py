@@ -12,7 +12,6 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from annai.config import Config
-from annai.fields import NAMES, FieldWeights
 from annai.stores.base import (
     BM25_B,
     BM25_K1,
@@ -27,6 +26,7 @@ from annai.stores.base import (
     is_under,
 )
 from annai.stores.memory_requests import MemoryRequests
+from annai.text.fields import NAMES, FieldWeights
 from annai.types import Collection, Document, FileState, Outline, Statistics, StoredSection, Where
 
 P = ParamSpec("P")
@@ -309,7 +309,7 @@ class MemoryStore(Store):
                 path=document.path,
                 title=document.title,
                 section=section,
-                japanese=indexed.japanese,
+                is_cjk=indexed.is_cjk,
                 problem=held.states[document.path].problem,
                 waiting=waiting,
             )

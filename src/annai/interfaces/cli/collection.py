@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from annai.config import Config
-from annai.interfaces.cli.options import open_project, project_command
+from annai.interfaces.cli.options import project_command
 from annai.interfaces.render import collection_json, print_table
+from annai.opening import open_project
 from annai.types import Collection
 
 _name = click.option("-n", "--name", required=True, help="The collection's name.")

@@ -13,9 +13,9 @@ import click
 from annai.config import Config, override
 from annai.engine import Engine
 from annai.errors import ConfigError
-from annai.evaluation import Evaluation, Outcome, evaluate, read_judgements, read_questions, write_run
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.render import print_table
+from annai.searching.evaluation import Evaluation, Outcome, evaluate, read_judgements, read_questions, write_run
 from annai.settings import SECTIONS
 from annai.types import Mode
 

@@ -8,8 +8,9 @@ import click
 
 from annai.config import Config, override
 from annai.errors import ConfigError
-from annai.interfaces.cli.options import duration, open_project, own_server, progress_bar, project_command
+from annai.interfaces.cli.options import duration, progress_bar, project_command
 from annai.interfaces.render import summary_line
+from annai.opening import open_project, own_server
 from annai.types import ImportMode, ImportSummary
 
 

@@ -7,8 +7,9 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.imports import tell
-from annai.interfaces.cli.options import open_project, progress_bar, project_command
+from annai.interfaces.cli.options import progress_bar, project_command
 from annai.interfaces.render import queue_lines, status_json
+from annai.opening import open_project
 
 
 @click.group()

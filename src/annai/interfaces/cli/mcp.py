@@ -38,20 +38,20 @@ def command(config: Config, data_dir: Path | None, http: bool, port: str | None)
     if sys.stdin.isatty():
         click.echo("annai: an agent's program speaks to this; `annai setup` tells it how. Ctrl-C ends it.", err=True)
     # Before anything else is loaded: what it prints must not reach the client.
-    from annai.interfaces.mcp.streams import claim_standard_streams  # noqa: PLC0415
+    from annai.interfaces.mcp.streams import claim_standard_streams
 
     incoming, outgoing = claim_standard_streams()
     _set_level(config)
-    from annai.interfaces.mcp.access import Access  # noqa: PLC0415
-    from annai.interfaces.mcp.stdio import serve  # noqa: PLC0415
+    from annai.interfaces.mcp.access import Access
+    from annai.interfaces.mcp.stdio import serve
 
     serve(Access(config), incoming, outgoing)
 
 
 def _serve_http(config: Config, port: int | None) -> None:
     """Be the project's server, in the foreground."""
-    from annai.interfaces.server import serve  # noqa: PLC0415 - only where it is served
-    from annai.pidfile import running  # noqa: PLC0415
+    from annai.interfaces.server import serve  # only where it is served
+    from annai.serving.pidfile import running
 
     if record := running(config):
         raise ServerError(f"A server of this project runs already; agents reach it at {record.url}/mcp.")

@@ -10,12 +10,12 @@ import click
 
 from annai.config import Config, override, secret
 from annai.embedders.base import Embedder, Vectors, load_embedder
-from annai.embedders.models import MODELS, KnownModel, known_model
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import project_command
 from annai.interfaces.render import print_table, size
+from annai.models.known import MODELS, KnownModel, known_model
+from annai.models.weights import fetched_weights, is_installed
 from annai.settings import Embedding
-from annai.weights import fetched_weights, is_installed
 
 KEYS = {"gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "openai": ("OPENAI_API_KEY",)}
 
@@ -193,6 +193,6 @@ def _speed(embedder: Embedder) -> float:
 
 
 def _memory() -> int:
-    import psutil  # noqa: PLC0415 - only here
+    import psutil  # only here
 
     return int(psutil.Process().memory_info().rss)

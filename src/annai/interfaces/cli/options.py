@@ -1,4 +1,4 @@
-"""Which options do commands share, and how do they open the project?"""
+"""Which options do commands share, and how do they open a project that is up to date?"""
 
 import dataclasses
 import functools
@@ -7,16 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from annai.config import Config, load_config
 from annai.errors import StoreFull
+from annai.opening import open_project
 from annai.project import Progress, Project
-
-if TYPE_CHECKING:
-    from annai.pidfile import ServerRecord
 
 Command = Callable[..., None]
 
@@ -81,9 +79,9 @@ def progress_bar(label: str) -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console  # noqa: PLC0415 - only where something is drawn
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-    from rich.progress import Progress as Bar  # noqa: PLC0415
+    from rich.console import Console  # only where something is drawn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     columns = (
         TextColumn("{task.description}"),
@@ -106,33 +104,6 @@ def progress_bar(label: str) -> Iterator[Progress | None]:
         yield advance
     finally:
         bar.stop()
-
-
-def open_project(config: Config) -> Project:
-    """Open the project: through the server that was named, through its own if that runs, else in this process."""
-    # Each way loads only what it needs: that is most of the time that a short command takes.
-    if config.server_url:
-        from annai.client import Client  # noqa: PLC0415
-
-        return Client(config.server_url, token=config.server.token)
-    if record := own_server(config):
-        from annai.client import Client  # noqa: PLC0415
-        from annai.pidfile import read_token  # noqa: PLC0415
-
-        return Client(record.url, token=read_token(config))
-    from annai.engine import Engine  # noqa: PLC0415
-
-    return Engine(config)
-
-
-def own_server(config: Config) -> "ServerRecord | None":
-    """The project's running server, if it has the index that these settings name."""
-    if not config.pid_path.exists():
-        return None
-    from annai.pidfile import running  # noqa: PLC0415 - see above
-
-    record = running(config)
-    return record if record and record.database == str(config.database_path) else None
 
 
 def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False) -> Project:

@@ -7,7 +7,7 @@ import click
 from annai.config import Config
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.render import SEARCH_FORMATS, render_answer
-from annai.query import MOST_RESULTS, check_query
+from annai.searching.query import MOST_RESULTS, check_query
 from annai.types import Content, Mode, Query, Sort, Where
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from annai import daemon
-from annai.client import Client
 from annai.config import Config
 from annai.errors import ServerError
 from annai.interfaces.cli.options import duration, project_command
 from annai.interfaces.render import queue_lines, size, status_json
-from annai.pidfile import ServerRecord, left_behind, read_token, running
+from annai.serving import daemon
+from annai.serving.client import Client
+from annai.serving.pidfile import ServerRecord, left_behind, read_token, running
 from annai.types import Status
 
 STATUS_SECONDS = 10.0
@@ -52,7 +52,7 @@ def command() -> None:
 def start(config: Config, port: int | None, foreground: bool, log: Path | None) -> None:
     """Start the project's server, in the background."""
     if foreground:
-        from annai.interfaces.server import serve  # noqa: PLC0415 - only the server itself needs all of it
+        from annai.interfaces.server import serve  # only the server itself needs all of it
 
         serve(config, port=port, log=log.absolute() if log else None, tell=click.echo)
         return
@@ -95,9 +95,9 @@ def status(config: Config, form: str | None) -> None:
 
 
 def _start(config: Config, port: int | None, log: Path | None) -> None:
-    from annai.engine import refuse_to_wander  # noqa: PLC0415 - only here is the engine needed
+    from annai.engine import check_root  # only here is the engine needed
 
-    refuse_to_wander(config)
+    check_root(config)
     if left_behind(config):
         click.echo("The last server crashed or was killed; a new one takes its place.")
     options = [] if port is None else ["--port", str(port or "auto")]

@@ -4,7 +4,7 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import project_command
-from annai.registration import PROGRAMS, register, write
+from annai.interfaces.setup.programs import PROGRAMS, register, write
 
 
 @click.command()

@@ -5,8 +5,9 @@ import json
 import click
 
 from annai.config import Config
-from annai.interfaces.cli.options import open_project, project_command
+from annai.interfaces.cli.options import project_command
 from annai.interfaces.render import print_table, queue_lines, size, status_json
+from annai.opening import open_project
 from annai.types import Status
 
 

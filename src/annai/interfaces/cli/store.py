@@ -26,8 +26,8 @@ def check(context: click.Context, config: Config, repairing: bool) -> None:
     With --repair, what does not fit is made again from the documents that the index
     holds, and what belongs to no document is removed.
     """
-    from annai import maintenance  # noqa: PLC0415 - it brings everything that indexes
-    from annai.engine import Engine  # noqa: PLC0415
+    from annai.engine import Engine
+    from annai.upkeep import maintenance  # it brings everything that indexes
 
     with Engine(config) as engine:
         faults = maintenance.check(engine.store)
@@ -50,8 +50,8 @@ def check(context: click.Context, config: Config, repairing: bool) -> None:
 @project_command(server=False)
 def vacuum(config: Config) -> None:
     """Give back the space of what was deleted, and order the index for searching."""
-    from annai import maintenance  # noqa: PLC0415 - it brings everything that indexes
-    from annai.engine import Engine  # noqa: PLC0415
+    from annai.engine import Engine
+    from annai.upkeep import maintenance  # it brings everything that indexes
 
     with Engine(config) as engine:
         before, after = maintenance.vacuum(engine)
@@ -68,8 +68,8 @@ def migrate(config: Config, engine: str, url: str) -> None:
     Everything is copied and compared by counts and checksums. The old index stays
     where it is; [store] in annai.toml says which one is used.
     """
-    from annai import maintenance  # noqa: PLC0415 - it brings everything that indexes
-    from annai.engine import Engine  # noqa: PLC0415
+    from annai.engine import Engine
+    from annai.upkeep import maintenance  # it brings everything that indexes
 
     other = override(config, "store", engine=engine, url=url)
     if (other.database_path, other.store.url) == (config.database_path, config.store.url):

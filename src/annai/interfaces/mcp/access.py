@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TypeVar
 
-from annai.client import Client
 from annai.config import Config
 from annai.errors import ServerError
-from annai.interfaces.cli.options import open_project
+from annai.opening import open_project
 from annai.project import Project
+from annai.serving.client import Client
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +63,8 @@ class Access:
 
     def _keep(self, project: Project) -> None:
         """Keep a project that was opened in this process, with a worker beside it."""
-        from annai.engine import Engine  # noqa: PLC0415 - beside a server nothing of it is needed
-        from annai.worker import Worker  # noqa: PLC0415
+        from annai.engine import Engine  # beside a server nothing of it is needed
+        from annai.upkeep.worker import Worker
 
         self._project = project
         self._stack.callback(project.close)

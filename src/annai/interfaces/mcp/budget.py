@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from annai.lines import LINE_END
-from annai.tokens import count_tokens
+from annai.text.lines import LINE_END
+from annai.text.tokens import count_tokens
 from annai.types import Hit
 
 POINTERS_SHARE = 0.5

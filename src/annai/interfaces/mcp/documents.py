@@ -6,12 +6,12 @@ from typing import Any
 
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.budget import content_cost, cut, lines
-from annai.interfaces.mcp.results import NOTE_TOKENS, Told, fenced, span
+from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult, fenced, span
 from annai.interfaces.render import section_json
 from annai.project import Project
-from annai.tokens import count_tokens
+from annai.serving.wire import plain
+from annai.text.tokens import count_tokens
 from annai.types import Place, StoredSection
-from annai.wire import plain
 
 PAGE_SHARE = 0.8
 """What of a budget is the text itself; the rest names the page and, in long documents, the sections inside."""
@@ -38,7 +38,7 @@ def read_document(
     start_line: int | None = None,
     end_line: int | None = None,
     page: int = 1,
-) -> Told:
+) -> ToolResult:
     """What was asked for of a document; the arguments are those of the tool."""
     place = locate(project, path)
     if part == "children":
@@ -122,7 +122,7 @@ def headings(stored: StoredSection) -> str:
     return " › ".join(dict.fromkeys(stored.section.heading_path or (stored.title,)))
 
 
-def _tell_sections(place: Place) -> Told:
+def _tell_sections(place: Place) -> ToolResult:
     """The sections inside one; if there are none, those beside it."""
     stored, shown = place.section, place.children
     fields = {**brief(stored), "children": [brief(each) for each in shown]}
@@ -133,7 +133,7 @@ def _tell_sections(place: Place) -> Told:
         shown = [each for each in beside if each.id != stored.id]
         fields["siblings"] = [brief(each) for each in shown]
         said = f"{stored.id} has no sections inside it." + (" Beside it:" if shown else "")
-    return Told(plain(fields), "\n".join([said, *map(section_line, shown)]))
+    return ToolResult(plain(fields), "\n".join([said, *map(section_line, shown)]))
 
 
 def _chosen(place: Place, part: str) -> StoredSection:
@@ -166,7 +166,7 @@ def _between(text: str, first: int, last: int | None) -> tuple[str, int]:
 
 def _tell(
     stored: StoredSection, pages: Sequence[Page], number: int, inside: Sequence[StoredSection], left: int
-) -> Told:
+) -> ToolResult:
     page = pages[number - 1]
     fields: dict[str, Any] = {
         **brief(stored),
@@ -193,4 +193,4 @@ def _tell(
         kept = ("id", "heading", "start_line", "end_line")
         fields["children"] = [{name: brief(child)[name] for name in kept} for child in shown]
         blocks.append("Sections inside, to read one alone:\n" + "\n".join(map(section_line, shown)))
-    return Told(plain(fields), "\n\n".join(blocks))
+    return ToolResult(plain(fields), "\n\n".join(blocks))

@@ -63,9 +63,9 @@ class Endpoint:
             return self._manager
 
     def _make(self) -> "StreamableHTTPSessionManager":
-        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: PLC0415 - see the class
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        from annai.interfaces.mcp.server import ProjectServer  # noqa: PLC0415
+        from annai.interfaces.mcp.server import ProjectServer
 
         server = ProjectServer(self._access)
         self._at_work = server.close

@@ -28,7 +28,7 @@ REFRESH_SHARE, LONGEST_PAUSE = 0.05, 5.0
 """Comparing with the disk before every search takes at most this share of the time, while the worker watches; after so
 many seconds a search looks in any case."""
 
-FEW = 20
+SMALL_QUEUE = 20
 """Requests that are looked at one by one."""
 
 THREADS = 8
@@ -166,7 +166,11 @@ def _waiting(project: Project) -> int:
     """How many files are still to be indexed; those that failed and are tried again later do not count."""
     counts = project.status().requests
     pending, processing = counts.get("pending", 0), counts.get("processing", 0)
-    if not processing and pending <= FEW and all(each.attempts for each in project.requests("pending", limit=FEW)):
+    if (
+        not processing
+        and pending <= SMALL_QUEUE
+        and all(each.attempts for each in project.requests("pending", limit=SMALL_QUEUE))
+    ):
         return 0
     return pending + processing
 

@@ -6,7 +6,7 @@ import mcp_types as types
 
 from annai.errors import QueryError
 from annai.interfaces.mcp.arguments import Argument, checked
-from annai.query import LONGEST_QUERY
+from annai.searching.query import LONGEST_QUERY
 
 ANSWER = types.Prompt(
     name="answer",

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from annai.interfaces.mcp.results import Told
+from annai.interfaces.mcp.results import ToolResult
 from annai.interfaces.render import collection_json
+from annai.serving.wire import plain
 from annai.types import Collection, CollectionStatus, ImportSummary, Status
-from annai.wire import plain
 
 SHOWN_PROBLEMS = 20
 """Files that a status names; the others are counted."""
@@ -15,7 +15,7 @@ LONGEST_DESCRIPTION = 200
 """Bytes of one collection's line in the instructions: two hundred letters, or some sixty of Japanese."""
 
 
-def tell_collections(collections: Sequence[CollectionStatus]) -> Told:
+def collections_result(collections: Sequence[CollectionStatus]) -> ToolResult:
     """What there is to search."""
     rows = [
         {
@@ -32,10 +32,10 @@ def tell_collections(collections: Sequence[CollectionStatus]) -> Told:
         f"in `{each.collection.source}`)"
         for each in collections
     ]
-    return Told({"collections": rows}, "\n".join(lines))
+    return ToolResult({"collections": rows}, "\n".join(lines))
 
 
-def tell_summary(summary: ImportSummary, total_sections: int, problems: Sequence[str]) -> Told:
+def import_result(summary: ImportSummary, total_sections: int, problems: Sequence[str]) -> ToolResult:
     """What an indexing did."""
     counts = {
         "added": summary.added,
@@ -51,10 +51,10 @@ def tell_summary(summary: ImportSummary, total_sections: int, problems: Sequence
     if problems:
         fields["problems"] = list(problems)
         text += "\n\nNot indexed:\n" + "\n".join(f"- {each}" for each in problems)
-    return Told(fields, text)
+    return ToolResult(fields, text)
 
 
-def tell_status(status: Status) -> Told:
+def status_result(status: Status) -> ToolResult:
     """How the index stands."""
     waiting = status.requests.get("pending", 0) + status.requests.get("processing", 0)
     collections = status.collections
@@ -88,7 +88,7 @@ def tell_status(status: Status) -> Told:
         *(["Not indexed:", *(f"- {each}" for each in problems)] if problems else []),
         f"Embedder {status.embedder}; index `{status.database}`, {status.size_on_disk:,} bytes.",
     ]
-    return Told(fields, "\n".join(lines))
+    return ToolResult(fields, "\n".join(lines))
 
 
 def problem_lines(collections: Sequence[CollectionStatus]) -> list[str]:

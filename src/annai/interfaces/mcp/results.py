@@ -7,9 +7,9 @@ from typing import Any
 
 from annai.interfaces.mcp.budget import Share, share_out
 from annai.interfaces.render import answer_json, correction_lines
-from annai.tokens import count_tokens
+from annai.serving.wire import plain
+from annai.text.tokens import count_tokens
 from annai.types import Answer, Hit, Query
-from annai.wire import plain
 
 NOTE_TOKENS = 150
 """Kept free of a budget for what is said about the results as a whole, beside what the answer itself says."""
@@ -21,14 +21,14 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToolResult:
     """What a tool returns: fields for a program, Markdown for a reader."""
 
     fields: dict[str, Any]
     text: str
 
 
-def tell_answer(answer: Answer, tokens: int, notes: Sequence[str] = ()) -> Told:
+def answer_result(answer: Answer, tokens: int, notes: Sequence[str] = ()) -> ToolResult:
     """Search results, within so many tokens."""
     own = [*correction_lines(answer), *([answer.note] if answer.note else [])]
     shares = share_out(answer.results, tokens - NOTE_TOKENS - sum(map(count_tokens, own)))
@@ -50,10 +50,10 @@ def tell_answer(answer: Answer, tokens: int, notes: Sequence[str] = ()) -> Told:
     count = f"{len(shares)} of {answer.total}" if answer.total > len(shares) else str(len(shares))
     heading = f"{count} results for “{_one_line(answer.query)}”"
     blocks = [_block(place, share) for place, share in enumerate(shares, 1)]
-    return Told(fields, "\n\n".join([heading, *blocks, *(f"Note: {note}" for note in notes)]))
+    return ToolResult(fields, "\n\n".join([heading, *blocks, *(f"Note: {note}" for note in notes)]))
 
 
-def tell_nothing(query: Query, reasons: Sequence[str], notes: Sequence[str]) -> Told:
+def no_results(query: Query, reasons: Sequence[str], notes: Sequence[str]) -> ToolResult:
     """That nothing was found, why as far as that is known, and what to try."""
     hints = [
         *(["leave out `path`"] if query.where.paths else []),
@@ -64,7 +64,7 @@ def tell_nothing(query: Query, reasons: Sequence[str], notes: Sequence[str]) -> 
         "`list_collections` to see what there is",
     ]
     said = [f"Nothing was found{''.join(f': {each}' for each in reasons)}.", f"Try: {'; '.join(hints)}.", *notes]
-    return Told({"query": query.text, "total": 0, "results": [], "notes": said}, " ".join(said))
+    return ToolResult({"query": query.text, "total": 0, "results": [], "notes": said}, " ".join(said))
 
 
 def span(first: int, last: int) -> str:

@@ -10,11 +10,11 @@ from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.arguments import Argument, checked
 from annai.interfaces.mcp.documents import read_document
 from annai.interfaces.mcp.indexing import Indexing, Report, searched
-from annai.interfaces.mcp.reports import problem_lines, tell_collections, tell_status, tell_summary
-from annai.interfaces.mcp.results import Told, tell_answer, tell_nothing
+from annai.interfaces.mcp.reports import collections_result, import_result, problem_lines, status_result
+from annai.interfaces.mcp.results import ToolResult, answer_result, no_results
 from annai.interfaces.render import correction_lines
 from annai.project import Project
-from annai.query import LONGEST_NAME, LONGEST_QUERY
+from annai.searching.query import LONGEST_NAME, LONGEST_QUERY
 from annai.types import Collection, Content, Mode, Query, Where
 
 MOST_RESULTS = 50
@@ -32,7 +32,7 @@ class Tool:
     title: str
     text: str
     arguments: tuple[Argument, ...]
-    call: Callable[[dict[str, Any], Report], Awaitable[Told]]
+    call: Callable[[dict[str, Any], Report], Awaitable[ToolResult]]
     is_read_only: bool = True
 
 
@@ -52,7 +52,7 @@ class Tools:
         names = tuple(each.name for each in enabled)
         return [self._search_all(names), *map(self._search_one, enabled), *self._others()]
 
-    async def search(self, query: str, collection: str, report: Report) -> Told:
+    async def search(self, query: str, collection: str, report: Report) -> ToolResult:
         """Search as a model does that names nothing but a query, and perhaps a collection."""
         arguments = checked("search", self._search_arguments(), {"query": query})
         return await self._search({**arguments, "collections": (collection,) if collection else ()}, report)
@@ -70,7 +70,7 @@ class Tools:
         )
 
     def _search_one(self, collection: Collection) -> Tool:
-        def call(arguments: dict[str, Any], report: Report) -> Awaitable[Told]:
+        def call(arguments: dict[str, Any], report: Report) -> Awaitable[ToolResult]:
             return self._search({**arguments, "collections": (collection.name,)}, report)
 
         return Tool(
@@ -182,7 +182,7 @@ class Tools:
             ),
         ]
 
-    async def _search(self, arguments: dict[str, Any], report: Report) -> Told:
+    async def _search(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         names = tuple(arguments.get("collections") or ())
         query = Query(
             text=arguments["query"],
@@ -199,30 +199,30 @@ class Tools:
         except NotFound:
             if not freshness.waiting:
                 raise
-            return Told({"query": query.text, "total": 0, "results": [], "notes": notes}, "\n".join(notes))
+            return ToolResult({"query": query.text, "total": 0, "results": [], "notes": notes}, "\n".join(notes))
         if not answer.results:
             reasons = await self._indexing.use(lambda project: _why_nothing(project, query))
-            return tell_nothing(query, reasons, [*correction_lines(answer), *notes])
-        return tell_answer(answer, self._config.search.max_tokens, notes)
+            return no_results(query, reasons, [*correction_lines(answer), *notes])
+        return answer_result(answer, self._config.search.max_tokens, notes)
 
-    async def _get_document(self, arguments: dict[str, Any], report: Report) -> Told:
+    async def _get_document(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         if arguments["part"] == "children" and (arguments["start_line"] or arguments["end_line"]):
             raise QueryError("Lines are lines of the text: leave out part `children`, or start_line and end_line.")
         await self._indexing.refresh((), report)
         tokens = self._config.search.max_tokens
         return await self._indexing.use(lambda project: read_document(project, tokens, **arguments))
 
-    async def _list_collections(self, arguments: dict[str, Any], report: Report) -> Told:  # noqa: ARG002 - as every tool
-        return tell_collections((await self._indexing.use(lambda project: project.status())).collections)
+    async def _list_collections(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
+        return collections_result((await self._indexing.use(lambda project: project.status())).collections)
 
-    async def _reindex(self, arguments: dict[str, Any], report: Report) -> Told:
+    async def _reindex(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         summary = await self._indexing.reindex(arguments["paths"] or (), arguments["force"], report)
         status = await self._indexing.use(lambda project: project.status())
         total = sum(each.statistics.sections for each in status.collections)
-        return tell_summary(summary, total, problem_lines(status.collections))
+        return import_result(summary, total, problem_lines(status.collections))
 
-    async def _index_status(self, arguments: dict[str, Any], report: Report) -> Told:  # noqa: ARG002 - as every tool
-        return tell_status(await self._indexing.use(lambda project: project.status()))
+    async def _index_status(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
+        return status_result(await self._indexing.use(lambda project: project.status()))
 
 
 def arguments_of(tool: Tool, values: dict[str, Any] | None) -> dict[str, Any]:

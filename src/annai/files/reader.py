@@ -1,0 +1,111 @@
+"""What does this file say? One file's bytes to a `Document`."""
+
+import errno
+import hashlib
+import os
+import stat
+from pathlib import Path, PurePosixPath
+
+from annai.errors import SkippedFile, UnreadableFile
+from annai.files.encoding import decode
+from annai.files.front_matter import FrontMatter, split_front_matter
+from annai.settings import Files
+from annai.text.outline import outline
+from annai.types import Change, Document, FileState, Format, Outline
+
+MAX_TITLE = 200
+MEGABYTE = 1_000_000
+
+_FORMATS: dict[str, Format] = {".md": "markdown", ".markdown": "markdown", ".mdx": "markdown", ".rst": "rst"}
+
+
+def read_document(collection: str, source: Path, change: Change, settings: Files) -> Document:
+    """Read one file of a collection whole.
+
+    Raises `SkippedFile` for what is not meant to be a document (binary, too large, not a regular file, outside of
+    `source`) and `UnreadableFile` for what should be one but could not be read this time.
+    """
+    try:
+        data, status = _read(source, change.file, settings)
+    except OSError as error:
+        raise UnreadableFile(_reason(error)) from error
+    state = FileState(change.path, status.st_size, status.st_mtime_ns, hashlib.sha256(data).hexdigest())
+    text = decode(data)
+    format_ = _FORMATS.get(PurePosixPath(change.path).suffix.lower(), "text")
+    front_matter = split_front_matter(text) if format_ == "markdown" else FrontMatter({}, 0)
+    parts = outline(text, format_, front_matter.body_start)
+    return Document(
+        collection=collection,
+        path=change.path,
+        title=_title(front_matter, parts, change.path),
+        text=text,
+        state=state,
+        format=format_,
+        body_start=front_matter.body_start,
+        front_matter=front_matter.values,
+        outline=parts,
+    )
+
+
+def _read(source: Path, file: Path, settings: Files) -> tuple[bytes, os.stat_result]:
+    """The file's bytes and what the system says of it, both from one descriptor that was checked."""
+    real = _real_path_inside(source, file)
+    if not settings.follow_symlinks and file.is_symlink():
+        raise SkippedFile("symbolic link (files.follow_symlinks is false)")
+    # The path has no links now; should one appear in the last place, or a pipe, opening must not follow or wait.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(real, flags)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENODEV, errno.ELOOP, errno.EISDIR):
+            raise SkippedFile("not a regular file") from error
+        raise
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise SkippedFile("not a regular file")
+    with os.fdopen(descriptor, "rb") as stream:
+        # A folder on the way may have become a link between the check and the opening.
+        if not os.path.samestat(status, Path(_real_path_inside(source, file)).stat()):
+            raise UnreadableFile("it was replaced while it was opened")
+        limit = int(settings.max_file_mb * MEGABYTE)
+        if status.st_size > limit:
+            raise SkippedFile(_too_large(status.st_size, limit))
+        data = stream.read(status.st_size + 1)
+        if len(data) > status.st_size:
+            data += stream.read(limit + 1 - len(data))
+            if len(data) > limit:
+                raise SkippedFile(_too_large(len(data), limit))
+        return data, status
+
+
+def _real_path_inside(source: Path, file: Path) -> str:
+    """The file's path without symbolic links, which must lie inside the source."""
+    real = os.path.realpath(file)
+    if not real.startswith(os.path.realpath(source).rstrip(os.sep) + os.sep):
+        raise SkippedFile("it lies outside of the collection's folder")
+    return real
+
+
+def _too_large(size: int, limit: int) -> str:
+    # A size that rounds to the limit would read as a contradiction.
+    shown = f"{size / MEGABYTE:.1f} MB" if round(size / MEGABYTE, 1) * MEGABYTE > limit else f"{size:,} bytes"
+    return f"{shown}, over the limit of {limit / MEGABYTE:g} MB (files.max_file_mb)"
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return "it is no longer there"
+    return (error.strerror or str(error)).lower()
+
+
+def _title(front_matter: FrontMatter, parts: Outline, path: str) -> str:
+    """The title that the page gives itself, else its first heading of level 1, else the file's name."""
+    given = front_matter.values.get("title")
+    candidates = [
+        str(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else "",
+        next((heading.text for heading in parts.headings if heading.level == 1 and heading.text.strip()), ""),
+        PurePosixPath(path).stem,
+    ]
+    titles = (" ".join(candidate.split())[:MAX_TITLE].rstrip() for candidate in candidates)
+    return next((title for title in titles if title), path)

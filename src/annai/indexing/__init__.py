@@ -1,0 +1,1 @@
+"""How does a changed file become searchable?"""

@@ -1,0 +1,94 @@
+"""What makes a document findable? Vectors for its sections; words and tokens for its passages."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from annai.embedders.base import Embedder, Vectors, normalised
+from annai.embedders.packing import pack_tokens
+from annai.stores.base import IndexedDocument, Keywords
+from annai.text.fields import FIELD_WEIGHTS, LARGEST_SHARE, NAMES, Fields, meaningful_path, passage_fields
+from annai.text.tokens import is_cjk_text, words
+from annai.types import Document, Section
+
+
+def add_features(documents: Sequence[tuple[Document, Sequence[Section]]], embedder: Embedder) -> list[IndexedDocument]:
+    """Documents with their sections, ready to be written; the passages of all of them are embedded together."""
+    fields = [
+        [passage_fields(document, section) for section in sections if section.is_passage]
+        for document, sections in documents
+    ]
+    together = [each for passages in fields for each in passages]
+    if embedder.additive:
+        vectors = iter(weighted_sums(embedder.embed_sums, together))
+    else:
+        vectors = iter(embedder.embed_documents([embedded_text(passage) for passage in together]))
+    return [
+        IndexedDocument(
+            document=document,
+            is_cjk=is_cjk_text(document.text),
+            sections=sections,
+            vectors=_tree_vectors(sections, np.array([next(vectors) for _ in passages]), embedder.additive),
+            keywords=dict(zip(_passage_orders(sections), map(_keywords, passages), strict=True)),
+            tokens=dict(zip(_passage_orders(sections), pack_tokens(embedder, passages), strict=True))
+            if embedder.tokenwise
+            else {},
+        )
+        for (document, sections), passages in zip(documents, fields, strict=True)
+    ]
+
+
+def weighted_sums(embed_sums: Callable[[Sequence[str]], Vectors], passages: Sequence[Fields]) -> Vectors:
+    """The vectors that an additive embedder gives passages: sums of their fields by weight, not yet scaled."""
+
+    def sums(texts: Sequence[str]) -> Vectors:
+        # A text that comes again, as a title does with every passage, is embedded once.
+        place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        return embed_sums([*place])[[place[text] for text in texts]]
+
+    body = sums([passage.body for passage in passages])
+    total = body + FIELD_WEIGHTS.headings * sums([passage.headings for passage in passages])
+    total += _capped(sums([passage.title for passage in passages]), FIELD_WEIGHTS.title, body)
+    total += _capped(sums([meaningful_path(passage.path) for passage in passages]), FIELD_WEIGHTS.path, body)
+    return total.astype(np.float32)
+
+
+def embedded_text(passage: Fields) -> str:
+    """What any other embedder reads: a passage behind what it stands under, since alone it seldom says enough."""
+    headings = " > ".join(dict.fromkeys((passage.title, *passage.headings.split("\n"))))
+    return f"{headings}\n{passage.body}"
+
+
+def _capped(sums: Vectors, weight: float, body: Vectors) -> Vectors:
+    """A field's sums by weight, but none longer than its share of the body."""
+    lengths, most = np.linalg.norm(sums, axis=1), LARGEST_SHARE * np.linalg.norm(body, axis=1)
+    limits = np.divide(most, lengths, out=np.full_like(lengths, weight), where=(lengths > 0) & (most > 0))
+    capped: Vectors = sums * np.minimum(limits, np.float32(weight))[:, None]
+    return capped
+
+
+def _tree_vectors(sections: Sequence[Section], passages: Vectors, additive: bool) -> Vectors:
+    """A vector for every section: a passage's own, and for the others the sum of theirs.
+
+    Vectors that were scaled to length 1 count by their passages' tokens; the sums of an additive embedder as they are.
+    """
+    sums = np.zeros((len(sections), passages.shape[1]), np.float32)
+    order = _passage_orders(sections)
+    weights = [1 if additive else max(sections[each].token_count, 1) for each in order]
+    sums[order] = passages * np.array(weights, np.float32)[:, None]
+    for section in reversed(sections):
+        if section.parent is not None:
+            sums[section.parent] += sums[section.order]
+    for section in sections:
+        # What holds only a heading is about what its parent is about.
+        if section.parent is not None and not sums[section.order].any():
+            sums[section.order] = sums[section.parent]
+    return normalised(sums)
+
+
+def _passage_orders(sections: Sequence[Section]) -> list[int]:
+    return [section.order for section in sections if section.is_passage]
+
+
+def _keywords(passage: Fields) -> Keywords:
+    return Keywords(**{name: " ".join(words(getattr(passage, name))) for name in NAMES})

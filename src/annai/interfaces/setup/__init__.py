@@ -1,0 +1,1 @@
+"""How are agents' programs told about annai?"""

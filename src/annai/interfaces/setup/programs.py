@@ -1,0 +1,198 @@
+"""Which programs can use annai, and where do they want to be told? Their configuration files, with annai entered."""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from annai.config import CONFIG_NAME, Config
+from annai.errors import ConfigError
+from annai.interfaces.setup.edits import parse_json, set_json, set_toml, toml_table
+
+NAME = "annai"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program with an agent in it, and how it is configured."""
+
+    title: str
+    file: Callable[[Path], Path]
+    """Where its configuration is, given the project's root."""
+    section: str
+    """Under which key it keeps its servers."""
+    next_step: str
+    form: Literal["json", "toml"] = "json"
+    extra: dict[str, str] = field(default_factory=dict)
+    """What an entry has besides the command."""
+    is_shared: bool = False
+    """Whether one file holds the servers of all projects."""
+
+
+PROGRAMS: dict[str, Program] = {
+    "claude-code": Program(
+        "Claude Code",
+        lambda root: root / ".mcp.json",
+        "mcpServers",
+        "Start `claude` in this folder and allow the server; `/mcp` shows it.",
+        extra={"type": "stdio"},
+    ),
+    "claude-desktop": Program(
+        "Claude Desktop",
+        lambda _: _desktop_folder() / "Claude" / "claude_desktop_config.json",
+        "mcpServers",
+        "Quit Claude Desktop and start it again.",
+        is_shared=True,
+    ),
+    "cursor": Program(
+        "Cursor",
+        lambda root: root / ".cursor" / "mcp.json",
+        "mcpServers",
+        "Open this folder in Cursor and switch the server on in its settings, under MCP.",
+    ),
+    "vscode": Program(
+        "VS Code",
+        lambda root: root / ".vscode" / "mcp.json",
+        "servers",
+        "Open this folder in VS Code and start the server from the command “MCP: List Servers”.",
+        extra={"type": "stdio"},
+    ),
+    "codex": Program(
+        "Codex",
+        lambda _: Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "config.toml",
+        "mcp_servers",
+        "Start `codex` anew; `/mcp` shows the server.",
+        form="toml",
+        is_shared=True,
+    ),
+    "gemini-cli": Program(
+        "Gemini CLI",
+        lambda root: root / ".gemini" / "settings.json",
+        "mcpServers",
+        "Start `gemini` in this folder; `/mcp` shows the server.",
+    ),
+}
+"""The programs by the names that `annai setup` takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """annai entered into a program's configuration file."""
+
+    file: Path
+    snippet: str
+    """The entry alone, as the file has it."""
+    before: str | None
+    """What the file held; None if there was none."""
+    after: str
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the file must be written for it."""
+        return self.before != self.after
+
+
+def register(config: Config, program: Program) -> Registration:
+    """What to write for this project; nothing is written yet."""
+    file = program.file(config.root)
+    # A file that is a link, as people keep them in a repository of their own, stays one.
+    file = file.resolve() if file.is_symlink() else file
+    before = _read(file)
+    entry = {**program.extra, **_command(config)}
+    try:
+        name = _name(config, program, before or "", entry)
+        edit = set_json if program.form == "json" else set_toml
+        after = edit(before or "", program.section, name, entry)
+    except (ConfigError, ValueError) as error:
+        raise ConfigError(
+            f"{file} cannot be changed safely: {error}. Put in by hand what `annai setup … --print` shows."
+        ) from error
+    return Registration(file, snippet(program, name, entry), before, after)
+
+
+def snippet(program: Program, name: str, entry: dict[str, Any]) -> str:
+    """An entry alone, as a file that holds nothing else."""
+    if program.form == "toml":
+        return toml_table(program.section, name, entry)
+    return json.dumps({program.section: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
+
+
+def write(registration: Registration) -> Path | None:
+    """Write the file, whole or not at all; returns the copy of what was there."""
+    file = registration.file
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        backup = _back_up(file) if registration.before is not None else None
+        descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+            stream.write(registration.after)
+        if backup:
+            shutil.copymode(file, draft)
+        else:
+            Path(draft).chmod(0o644)
+        Path(draft).replace(file)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}.") from error
+    return backup
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}.") from error
+
+
+def _back_up(file: Path) -> Path:
+    """Copy a file beside itself, under a name that is free."""
+    copy, number = file.with_name(f"{file.name}.bak"), 2
+    while copy.exists():
+        copy, number = file.with_name(f"{file.name}.bak{number}"), number + 1
+    shutil.copy2(file, copy)
+    return copy
+
+
+def _command(config: Config) -> dict[str, Any]:
+    """How a program starts annai for this project: by whole paths, since it may know neither PATH nor folder."""
+    script = Path(sys.executable).with_name("annai.exe" if os.name == "nt" else "annai")
+    command, *rest = [str(script)] if script.exists() else [sys.executable, "-m", "annai"]
+    is_found = config.file is None or config.file == config.root / CONFIG_NAME
+    where = ["--docs-dir", str(config.root)] if is_found else ["--config", str(config.file)]
+    return {"command": command, "args": [*rest, "mcp", *where]}
+
+
+def _name(config: Config, program: Program, text: str, entry: dict[str, Any]) -> str:
+    """What the server is called: where all projects share a file, each has a name of its own."""
+    if not program.is_shared:
+        return NAME
+    servers = _servers(program, text)
+    kept = "".join(each if each.isascii() and (each.isalnum() or each in "_-") else "-" for each in config.name)
+    base = f"{NAME}-{kept.strip('-') or 'documents'}"
+    name, number = base, 2
+    while name in servers and servers[name].get("args", [])[-2:] != entry["args"][-2:]:
+        name, number = f"{base}-{number}", number + 1
+    return name
+
+
+def _servers(program: Program, text: str) -> dict[str, Any]:
+    """The servers that a file names already."""
+    values = tomllib.loads(text) if program.form == "toml" else parse_json(text)
+    servers = values.get(program.section) if isinstance(values, dict) else None
+    return {key: each for key, each in (servers or {}).items() if isinstance(each, dict)}
+
+
+def _desktop_folder() -> Path:
+    """Where programs with windows keep their settings."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    if os.name == "nt":
+        return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")

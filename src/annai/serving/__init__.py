@@ -1,0 +1,1 @@
+"""How do processes reach a project's server, and what travels between them?"""

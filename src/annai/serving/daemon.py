@@ -1,0 +1,164 @@
+"""How is a project's server started and stopped, and who may speak to it?"""
+
+import contextlib
+import ipaddress
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from annai.config import Config
+from annai.errors import AnnaiError, ServerError
+from annai.serving.connection import Connection
+from annai.serving.pidfile import (
+    HEALTH_SECONDS,
+    TOKEN_FILE,
+    ServerRecord,
+    process_of,
+    read_record,
+    read_token,
+    running,
+    withdraw,
+    write_private,
+)
+
+LOCK_FILE = "server.lock"
+
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+"""How long a server may take to begin, and to finish the document at hand."""
+
+KILL_SECONDS = 5.0
+"""How long it may take after that, once it was told to terminate."""
+
+POLL_SECONDS = 0.03
+
+Ending = Literal["none", "crashed", "stopped", "killed"]
+
+
+def state_folder(config: Config) -> Path:
+    """The folder of the project's own files, made if it is missing, with nothing of it in version control."""
+    folder = config.state_folder
+    try:
+        folder.mkdir(exist_ok=True)
+        if not (folder / ".gitignore").exists():
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise ServerError(f"A server needs the folder {folder}, which cannot be written: {error.strerror}.") from error
+    return folder
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches that address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def required_token(config: Config) -> str:
+    """What the server must ask for, made if need be: where others reach it, nobody does without."""
+    if is_loopback(config.server.host) and not config.server.token:
+        return ""
+    token = read_token(config)
+    if not token:
+        token = secrets.token_urlsafe(32)
+        write_private(state_folder(config) / TOKEN_FILE, token.encode() + b"\n")
+    return token
+
+
+def start(config: Config, options: Sequence[str], log: Path) -> tuple[ServerRecord, bool]:
+    """Start a server in the background, and wait until it answers.
+
+    Returns it, and whether it is new: if one runs already, or another start was quicker, that one is returned.
+    """
+    if record := running(config):
+        return record, False
+    state_folder(config)
+    try:
+        output = log.open("ab")
+    except OSError as error:
+        raise ServerError(f"The log {log} cannot be written: {error.strerror}; name another with --log.") from error
+    with output:
+        begin = output.tell()
+        child = subprocess.Popen(  # noqa: S603 - this very program
+            [sys.executable, "-P", "-m", "annai", "server", "start", "--foreground", "--log", str(log), *options],
+            cwd=config.root,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            creationflags=_DETACHED,
+        )
+    if not _wait_for(lambda: child.poll() is not None or running(config) is not None, START_SECONDS):
+        child.kill()
+        raise ServerError(f"The server did not begin to answer within {START_SECONDS:.0f} seconds; see {log}.")
+    # One that gave up because another was quicker is no failure.
+    record = running(config)
+    if record is None:
+        raise ServerError(f"The server did not start: {_last_words(log, begin)}")
+    # On Windows a virtual environment's python is another process than the one that it starts.
+    return record, record.pid == child.pid or (os.name == "nt" and child.poll() is None)
+
+
+def stop(config: Config) -> Ending:
+    """End the project's server: by asking, by telling, by force; clean up after one that crashed."""
+    record = read_record(config)
+    process = process_of(record) if record else None
+    if record is None or process is None:
+        crashed = config.pid_path.exists()
+        withdraw(config, record)
+        return "crashed" if crashed else "none"
+    connection = Connection(record.url, read_token(config), HEALTH_SECONDS)
+    try:
+        connection.call("shutdown", secret=record.secret)
+    except AnnaiError:
+        # It does not listen any more: the operating system tells it.
+        _tell(process.terminate)
+    finally:
+        connection.close()
+    ending: Ending = "stopped"
+    for tell, seconds in ((None, STOP_SECONDS), (process.terminate, KILL_SECONDS), (process.kill, KILL_SECONDS)):
+        if tell:
+            _tell(tell)
+        if _wait_for(lambda: process_of(record) is None, seconds):
+            break
+        ending = "killed"
+    else:
+        raise ServerError(f"The server (pid {record.pid}) does not end; end its process by hand.")
+    withdraw(config, record)
+    return ending
+
+
+_DETACHED = 0x00000208 if os.name == "nt" else 0
+"""Windows' DETACHED_PROCESS and CREATE_NEW_PROCESS_GROUP."""
+
+
+def _tell(signal: Callable[[], None]) -> None:
+    """Send a process a signal; that it has ended meanwhile is what was wanted."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        signal()
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def _last_words(log: Path, begin: int) -> str:
+    """Why a server died: the sentence it ended with, or where to read on."""
+    with log.open("rb") as stream:
+        stream.seek(begin)
+        lines = stream.read().decode(errors="replace").splitlines()
+    said = [line.removeprefix("annai: ") for line in lines if line.startswith("annai: ")]
+    return said[-1] if said else f"{(lines or ['it said nothing'])[-1]} (see {log})"

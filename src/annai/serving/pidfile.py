@@ -1,0 +1,139 @@
+"""Is there a server for this project? The file in which it announces itself, and whether to believe it.
+
+Who finds the file does not believe it: whoever answers must prove to know the file's secret, or the process must be
+the one that wrote it. A file without its server is what a crash leaves, and another program may have its port by now.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from annai.config import Config
+from annai.errors import ConfigError, QueryError
+from annai.serving.connection import health
+from annai.serving.wire import decode, from_json, plain, to_json
+
+if TYPE_CHECKING:
+    import psutil
+
+TOKEN_FILE = "token"  # noqa: S105 - the name of the file
+
+HEALTH_SECONDS = 1.0
+"""How long a healthy server takes to say so, at most; if it takes longer, its process is looked at."""
+
+THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
+"""Hosts at which nobody but this machine can answer: a file that came with a folder must not send questions away."""
+
+SAME_SECONDS = 0.05
+"""How exactly a process's time of creation is told. Should the clock have been set since, the server must answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRecord:
+    """What a server says of itself in its pid file."""
+
+    pid: int
+    started_at: str
+    project_root: str
+    project_name: str
+    host: str
+    port: int
+    config_path: str
+    database: str
+    log: str
+    """Where it logs; empty for standard error."""
+    version: str
+    python_version: str
+    process_created: float
+    """When its process began, as the operating system tells: a pid alone is used again."""
+    secret: str
+    """Known to the server and to who may read this file: it proves the one to the other, and lets it be ended."""
+
+    @property
+    def url(self) -> str:
+        """Where this machine reaches it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - not bound here
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+def running(config: Config) -> ServerRecord | None:
+    """The project's server, if it runs; a pid file that a crash left behind is none."""
+    record = read_record(config)
+    if record is None or record.project_root != str(config.root):
+        return None
+    return record if _answers(record) or process_of(record) else None
+
+
+def left_behind(config: Config) -> bool:
+    """Whether there is a pid file without its server."""
+    return config.pid_path.exists() and running(config) is None
+
+
+def read_record(config: Config) -> ServerRecord | None:
+    """What the pid file says; None if there is none, or if it says nothing."""
+    try:
+        return decode(ServerRecord, from_json(config.pid_path.read_bytes()))
+    except (OSError, ValueError, QueryError):
+        return None
+
+
+def publish(config: Config, record: ServerRecord) -> None:
+    """Announce a server; the file appears whole, and only its owner may read it."""
+    write_private(config.pid_path, to_json(plain(record)) + b"\n")
+
+
+def withdraw(config: Config, record: ServerRecord | None) -> None:
+    """Take back what this server announced; another's stays."""
+    if read_record(config) == record:
+        config.pid_path.unlink(missing_ok=True)
+
+
+def read_token(config: Config) -> str:
+    """What to send to the project's server; empty if it asks for nothing."""
+    token = config.server.token
+    file = config.state_folder / TOKEN_FILE
+    if not token and file.exists():
+        token = file.read_text(encoding="ascii", errors="replace").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigError("server.token must be made of ASCII characters; choose another.")
+    return token
+
+
+def write_private(file: Path, content: bytes) -> None:
+    """Write a file at once, readable by its owner only."""
+    draft = file.with_name(f"{file.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+    draft.replace(file)
+
+
+def process_of(record: ServerRecord) -> "psutil.Process | None":
+    """The process that wrote the record, if it lives; never another one that was given its pid."""
+    import psutil  # a healthy server is found without it
+
+    try:
+        process = psutil.Process(record.pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        is_same = abs(process.create_time() - record.process_created) < SAME_SECONDS
+    except psutil.Error:
+        return None
+    return process if is_same or _answers(record) else None
+
+
+def _answers(record: ServerRecord) -> bool:
+    import secrets  # most commands find no pid file
+
+    challenge = secrets.token_hex(16)
+    answer = health(record.url, HEALTH_SECONDS, challenge) if record.host in THIS_MACHINE else None
+    return answer is not None and answer.get("proof") == proof(record.secret, challenge)
+
+
+def proof(secret: str, challenge: str) -> str:
+    """What only someone who knows the secret can answer to a challenge."""
+    import hmac
+
+    return hmac.digest(secret.encode(), challenge.encode(), "sha256").hex()

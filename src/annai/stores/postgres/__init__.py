@@ -1,0 +1,1 @@
+"""How does PostgreSQL hold an index that many machines share?"""

@@ -1,0 +1,1 @@
+"""How do engines that only find neighbours serve beside an index file? LanceDB, Chroma, Qdrant."""

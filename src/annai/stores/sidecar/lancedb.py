@@ -1,0 +1,219 @@
+"""How does LanceDB find neighbours? One flat table a dimension, in a folder or an object store."""
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+from lancedb.index import Bitmap, BTree, HnswSq
+from numpy.typing import NDArray
+
+from annai.config import Config
+from annai.errors import StoreError, StoreFull
+from annai.settings import StoreSettings
+from annai.stores.base import Store, Vectors, trim_prefix, without_secrets
+from annai.stores.sidecar.store import Neighbours, Passage, SidecarStore, Span
+from annai.stores.sqlite.store import prepare_folder
+from annai.types import Where
+
+logger = logging.getLogger(__name__)
+
+INDEX_FROM = 50_000
+"""Passages from which on they get a vector index; fewer are compared one by one, exactly, in some milliseconds."""
+
+WRITES_BEFORE_COMPACTION = 32
+"""Each write leaves a small file; so many of them are put together."""
+
+OLD_VERSIONS = timedelta(minutes=10)
+"""How long what a compaction replaced stays, for searches that still read it."""
+
+SEARCHED_PARTS, REFINED = 40, 2
+"""How many parts of the vector index a search looks into, and how many times the candidates are compared in full."""
+
+_DISTANCES = {"cosine": "cosine", "ip": "dot", "l2": "l2"}
+
+
+def open_store(config: Config) -> Store:
+    """Open the index: the file, and the folder or URI of the table."""
+    prepare_folder(config.database_path)
+    uri = config.store.url or str(config.database_path.with_suffix(""))
+    return SidecarStore(config.database_path, LanceNeighbours(uri, config.store))
+
+
+class LanceNeighbours(Neighbours):
+    """Passages in LanceDB: their vectors, and beside them what filters and people look at."""
+
+    def __init__(self, uri: str, settings: StoreSettings) -> None:
+        self._uri = uri
+        self.place = without_secrets(uri)
+        self._settings = settings
+        self._writes = 0
+        self._opened: dict[str, Any] = {}
+        with self._translate_errors():
+            # Every search sees what other processes wrote before it.
+            self._connection = lancedb.connect(uri, read_consistency_interval=timedelta(0))
+
+    def add(self, passages: Sequence[Passage]) -> None:
+        """One file; keys are new, unless a passage is added again after it was lost."""
+        dimension = len(passages[0].vector)
+        with self._translate_errors():
+            self._table(dimension, make=True).add(_rows(passages, dimension))
+        self._writes += 1
+
+    def remove(self, spans: Sequence[Span]) -> None:
+        """By ranges of keys."""
+        with self._translate_errors():
+            for table in self._tables():
+                for start in range(0, len(spans), 500):
+                    clauses = [f"(key >= {first} AND key < {past})" for first, past in spans[start : start + 500]]
+                    table.delete(" OR ".join(clauses))
+
+    def nearest(self, vector: Vectors, count: int, collections: Sequence[int] | None, where: Where) -> list[int]:
+        """Filtered first, then compared."""
+        with self._translate_errors():
+            table = self._table(len(vector))
+            if table is None:
+                return []
+            search = table.search(vector).distance_type(_DISTANCES[self._settings.hnsw_space])
+            search = (
+                search.nprobes(SEARCHED_PARTS)
+                .ef(max(REFINED * count, self._settings.hnsw_search_ef))
+                .refine_factor(REFINED)
+            )
+            if clause := _clause(collections, where):
+                search = search.where(clause, prefilter=True)
+            found = search.select(["key", "_distance"]).limit(count).to_arrow()
+            return [int(key) for key in found["key"].to_pylist()]
+
+    def keys(self) -> NDArray[np.int64]:
+        """One column of every table."""
+        with self._translate_errors():
+            parts = [
+                table.search().select(["key"]).limit(None).to_arrow()["key"].to_numpy() for table in self._tables()
+            ]
+            return np.concatenate([np.zeros(0, np.int64), *parts])
+
+    def settle(self, *, now: bool = False) -> None:
+        """Put small files together, and index what has become large."""
+        if not now and self._writes < WRITES_BEFORE_COMPACTION:
+            return
+        self._writes = 0
+        with self._translate_errors():
+            for table in self._tables():
+                indexed = {name for index in table.list_indices() for name in index.columns}
+                if "key" not in indexed:
+                    table.create_index("key", config=BTree())
+                    table.create_index("path", config=BTree())
+                    table.create_index("collection", config=Bitmap())
+                if "vector" not in indexed and table.count_rows() >= INDEX_FROM:
+                    table.create_index(
+                        "vector",
+                        config=HnswSq(
+                            distance_type=_DISTANCES[self._settings.hnsw_space],
+                            m=self._settings.hnsw_m,
+                            ef_construction=self._settings.hnsw_construction_ef,
+                        ),
+                    )
+                table.optimize(cleanup_older_than=OLD_VERSIONS)
+
+    def vacuum(self) -> None:
+        """Keep the latest version alone."""
+        self.settle(now=True)
+        with self._translate_errors(), warnings.catch_warnings():
+            # It warns that others may still read older versions: whoever vacuums knows.
+            warnings.simplefilter("ignore", UserWarning)
+            for table in self._tables():
+                table.optimize(cleanup_older_than=timedelta(0))
+
+    def size_on_disk(self) -> int:
+        """The files of the folder; nothing, if it is somewhere else."""
+        if "://" in self._uri:
+            return 0
+        return sum(file.stat().st_size for file in Path(self._uri).rglob("*") if file.is_file())
+
+    def _tables(self) -> list[Any]:
+        for name in self._connection.list_tables().tables:
+            if name.startswith("passages_") and name not in self._opened:
+                self._opened[name] = self._connection.open_table(name)
+        return [*self._opened.values()]
+
+    def _table(self, dimension: int, *, make: bool = False) -> Any:  # noqa: ANN401 - lancedb is there or not
+        name = f"passages_{dimension}"
+        if name not in self._opened:
+            self._tables()
+        if name not in self._opened and make:
+            self._opened[name] = self._connection.create_table(name, schema=_schema(dimension), exist_ok=True)
+        return self._opened.get(name)
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        """Turn LanceDB's errors into sentences."""
+        try:
+            yield
+        except (OSError, RuntimeError, ValueError) as error:
+            text = str(error)
+            if "No space left" in text or "os error 28" in text:
+                raise StoreFull(
+                    f"There is no space left for {self.place}; free some and run the command again."
+                ) from error
+            reason = text.splitlines()[0] if text else type(error).__name__
+            raise StoreError(
+                f"LanceDB could not use {self.place} ({reason}); see that store.url is right and can be written. "
+                "Nothing is lost: what was not written is done again."
+            ) from error
+
+
+def _schema(dimension: int) -> Any:  # noqa: ANN401 - pyarrow is there or not
+    """A flat row a passage: no nesting, so that every column can be filtered and indexed."""
+    return pa.schema(
+        [
+            ("key", pa.int64()),
+            ("collection", pa.int32()),
+            ("path", pa.string()),
+            ("heading", pa.string()),
+            ("depth", pa.int8()),
+            ("section_number", pa.string()),
+            ("start_line", pa.int32()),
+            ("end_line", pa.int32()),
+            ("token_count", pa.int32()),
+            ("vector", pa.list_(pa.float32(), dimension)),
+        ]
+    )
+
+
+def _rows(passages: Sequence[Passage], dimension: int) -> Any:  # noqa: ANN401 - pyarrow is there or not
+    vectors = np.concatenate([passage.vector for passage in passages]).astype(np.float32)
+    schema = _schema(dimension)
+    columns: list[Any] = [
+        [passage.key for passage in passages],
+        [passage.collection for passage in passages],
+        [passage.path for passage in passages],
+        [passage.section.heading for passage in passages],
+        [passage.section.depth for passage in passages],
+        [".".join(map(str, passage.section.number)) for passage in passages],
+        [passage.section.start_line for passage in passages],
+        [passage.section.end_line for passage in passages],
+        [passage.section.token_count for passage in passages],
+    ]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=False)]
+    arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(vectors), dimension))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _clause(collections: Sequence[int] | None, where: Where) -> str:
+    """The restriction in LanceDB's SQL; paths it could misread are left to the index file."""
+    clauses = []
+    if collections is not None:
+        clauses.append(f"collection IN ({', '.join(map(str, [*collections, -1]))})")
+    prefixes = [trim_prefix(prefix) for prefix in where.paths]
+    if prefixes and all(prefix.isprintable() for prefix in prefixes):
+        quoted = [prefix.replace("'", "''") for prefix in prefixes]
+        alternatives = [f"path = '{each}' OR starts_with(path, '{each}/')" for each in quoted]
+        clauses.append(f"({' OR '.join(alternatives)})")
+    return " AND ".join(clauses)

@@ -1,0 +1,265 @@
+"""How are passages kept in Qdrant? A point each: a dense vector, a sparse one of its words, and what filters need."""
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ApiException
+
+from annai.errors import StoreError, StoreFull
+from annai.settings import StoreSettings
+from annai.stores.base import Keywords, Vectors, trim_prefix
+from annai.stores.sidecar.store import Neighbours, Passage, Span, folders_of
+from annai.types import Where
+
+DENSE, SPARSE = "dense", "words"
+BATCH = 256
+"""Points in one call."""
+READ_AT_ONCE = 2_000
+CALL_SECONDS = 30
+_DISTANCES = {"cosine": "Cosine", "ip": "Dot", "l2": "Euclid"}
+
+WordsOf = Callable[[Keywords], tuple[dict[int, float], str, int]]
+"""A passage's sparse vector, its counts as the point carries them, and how many different words it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What scoring a passage's words needs of its point."""
+
+    key: int
+    counts: str
+    length: int
+
+
+class QdrantPoints(Neighbours):
+    """Passages in Qdrant: one collection of it for each dimension."""
+
+    def __init__(self, settings: StoreSettings, folder: Path, words_of: WordsOf) -> None:
+        self._settings = settings
+        self._words_of = words_of
+        parts = urlsplit(settings.url)
+        self._remote = parts.scheme in ("http", "https")
+        self._folder = Path(settings.url) if settings.url and not self._remote else folder
+        self.place = f"{parts.hostname}:{parts.port or 6333}" if self._remote else str(self._folder)
+        self._turn = threading.RLock()
+        with self._translate_errors():
+            if self._remote:
+                key = unquote(parts.password or parts.username or "") or None
+                address = f"{parts.scheme}://{self.place}{parts.path}"
+                self._client: Any = QdrantClient(
+                    url=address, api_key=key, timeout=CALL_SECONDS, check_compatibility=False
+                )
+                self._client.get_collections()
+            else:
+                self._client, self._turn = _open_folder(self._folder)
+        self._closed = False
+
+    def add(self, passages: Sequence[Passage]) -> None:
+        """Batch by batch."""
+        dimension = len(passages[0].vector)
+        with self._translate_errors():
+            name = self._make(dimension)
+            for start in range(0, len(passages), BATCH):
+                self._client.upsert(name, [self._point(each) for each in passages[start : start + BATCH]], wait=True)
+
+    def remove(self, spans: Sequence[Span]) -> None:
+        """By their ids, which are the keys."""
+        with self._translate_errors():
+            for name in self._names():
+                for first, past in spans:
+                    self._client.delete(name, points_selector=list(range(first, past)), wait=True)
+
+    def nearest(self, vector: Vectors, count: int, collections: Sequence[int] | None, where: Where) -> list[int]:
+        """By the dense vectors."""
+        name = f"annai_{len(vector)}"
+        with self._translate_errors():
+            if name not in self._names():
+                return []
+            found = self._client.query_points(
+                name,
+                query=vector.tolist(),
+                using=DENSE,
+                limit=count,
+                query_filter=_filter(collections, where),
+                search_params=models.SearchParams(hnsw_ef=max(count, self._settings.hnsw_search_ef))
+                if self._remote
+                else None,
+                with_payload=False,
+            )
+            return [int(point.id) for point in found.points]
+
+    def with_words(
+        self, query: dict[int, float], count: int, collections: Sequence[int] | None, where: Where
+    ) -> list[Point]:
+        """The passages whose sparse vectors answer best, of every dimension."""
+        sparse = models.SparseVector(indices=sorted(query), values=[query[number] for number in sorted(query)])
+        points: list[Point] = []
+        with self._translate_errors():
+            for name in self._names():
+                found = self._client.query_points(
+                    name,
+                    query=sparse,
+                    using=SPARSE,
+                    limit=count,
+                    query_filter=_filter(collections, where),
+                    with_payload=["counts", "length"],
+                )
+                points += [Point(int(each.id), each.payload["counts"], each.payload["length"]) for each in found.points]
+        return points
+
+    def words(self, keys: Sequence[int] | None = None) -> Iterator[tuple[int, list[int]]]:
+        """The numbers of the words of passages, of all or of these keys."""
+        if keys is None:
+            for key, payload in self._scroll(["words"]):
+                yield key, payload["words"]
+            return
+        with self._translate_errors():
+            for name in self._names():
+                for point in self._client.retrieve(name, ids=list(keys), with_payload=["words"]):
+                    yield int(point.id), point.payload["words"]
+
+    def keys(self) -> NDArray[np.int64]:
+        """The ids of all points."""
+        return np.array([key for key, _ in self._scroll([])], np.int64)
+
+    def word_counts(self) -> dict[int, int]:
+        """How many different words each passage has."""
+        return {key: int(payload["distinct"]) for key, payload in self._scroll(["distinct"])}
+
+    def size_on_disk(self) -> int:
+        """The files of the folder; nothing, if it is a server's."""
+        return 0 if self._remote else sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
+
+    def close(self) -> None:
+        """Let go of the server, or of the folder if nobody else here has it."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._remote:
+            self._client.close()
+        else:
+            _close_folder(self._folder)
+
+    def _scroll(self, payload: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+        with self._translate_errors():
+            for name in self._names():
+                offset = None
+                while True:
+                    points, offset = self._client.scroll(
+                        name, limit=READ_AT_ONCE, offset=offset, with_payload=payload or False
+                    )
+                    yield from ((int(point.id), point.payload or {}) for point in points)
+                    if offset is None:
+                        break
+
+    def _point(self, passage: Passage) -> Any:  # noqa: ANN401 - qdrant_client is there or not
+        sparse, counts, distinct = self._words_of(passage.keywords)
+        return models.PointStruct(
+            id=passage.key,
+            vector={
+                DENSE: passage.vector.tolist(),
+                SPARSE: models.SparseVector(indices=[*sparse], values=[*sparse.values()]),
+            },
+            payload={
+                "collection": passage.collection,
+                "folders": folders_of(passage.path),
+                "heading": passage.section.heading,
+                "depth": passage.section.depth,
+                "words": [*sparse],
+                "counts": counts,
+                "length": passage.keywords.length,
+                "distinct": distinct,
+            },
+        )
+
+    def _names(self) -> list[str]:
+        found = self._client.get_collections().collections
+        return sorted(each.name for each in found if each.name.startswith("annai_"))
+
+    def _make(self, dimension: int) -> str:
+        name = f"annai_{dimension}"
+        if name in self._names():
+            return name
+        graph = models.HnswConfigDiff(m=self._settings.hnsw_m, ef_construct=self._settings.hnsw_construction_ef)
+        distance = models.Distance(_DISTANCES[self._settings.hnsw_space])
+        self._client.create_collection(
+            name,
+            vectors_config={DENSE: models.VectorParams(size=dimension, distance=distance, hnsw_config=graph)},
+            sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+        )
+        if self._remote:
+            for field, kind in (("collection", "integer"), ("folders", "keyword")):
+                self._client.create_payload_index(name, field, field_schema=kind, wait=True)
+        return name
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        """Turn Qdrant's errors into sentences; in a folder, let threads take turns."""
+        with self._turn:
+            try:
+                yield
+            except (ApiException, OSError, RuntimeError, ValueError) as error:
+                raise _told(error, self.place) from error
+
+
+_folders: dict[Path, tuple[Any, threading.RLock, int]] = {}
+"""A folder has one client a process, which those who opened it share; and how many they are."""
+_guard = threading.Lock()
+
+
+def _open_folder(folder: Path) -> tuple[Any, threading.RLock]:
+    with _guard:
+        client, turn, users = _folders.get(folder, (None, threading.RLock(), 0))
+        if client is None:
+            with warnings.catch_warnings():
+                # It advises a server for many points; docs/stores.md does so too.
+                warnings.simplefilter("ignore")
+                client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+        _folders[folder] = client, turn, users + 1
+        return client, turn
+
+
+def _close_folder(folder: Path) -> None:
+    with _guard:
+        client, turn, users = _folders.pop(folder)
+        if users > 1:
+            _folders[folder] = client, turn, users - 1
+        else:
+            client.close()
+
+
+def _filter(collections: Sequence[int] | None, where: Where) -> Any:  # noqa: ANN401 - qdrant_client is there or not
+    def among(field: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - a condition
+        return models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
+
+    must = [] if collections is None else [among("collection", [*collections, -1])]
+    if where.paths:
+        must.append(among("folders", [trim_prefix(prefix) for prefix in where.paths]))
+    must_not = [among("folders", [trim_prefix(prefix) for prefix in where.excludes])] if where.excludes else []
+    return models.Filter(must=must, must_not=must_not) if must or must_not else None
+
+
+def _told(error: Exception, place: str) -> StoreError:
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if "already accessed" in str(error):
+        return StoreError(
+            f"Another process has {place} open, and a folder of Qdrant's is for one process alone; "
+            "run a Qdrant server and name it in store.url."
+        )
+    if "No space left" in str(error) or "disk is full" in str(error):
+        return StoreFull(f"There is no space left for Qdrant at {place}; free some and run the command again.")
+    if "401" in text or "403" in text:
+        return StoreError(f"Qdrant at {place} does not take this key; write store.url as http://KEY@HOST:PORT.")
+    return StoreError(
+        f"Qdrant at {place} could not be used ({text}); see that it runs and that store.url is right. "
+        "Nothing is lost: what was not written is done again."
+    )

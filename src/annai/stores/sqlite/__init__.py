@@ -1,0 +1,1 @@
+"""How does one SQLite file hold an index?"""

@@ -1,0 +1,129 @@
+"""How does an SQLite file hold the queue? One row a request, written in one step."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from annai.stores.base import Outcome, Requests
+from annai.stores.sqlite.database import Database
+from annai.timer import timestamp
+from annai.types import Request, RequestStatus
+
+_COLUMNS = "id, collection, path, hash, status, created_at, started_at, completed_at, error, attempts"
+
+
+class SqliteRequests(Requests):
+    """The queue, in the same file as the index."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, collection: str, paths: Iterable[str]) -> list[int]:
+        """The pending ones of these paths step back; new rows wait."""
+        wanted, now = json.dumps(list(dict.fromkeys(paths))), timestamp()
+        with self._database.writing():
+            self._database.rows(
+                """UPDATE index_requests SET status = 'skipped', completed_at = ?, error = 'a newer request came'
+                WHERE status = 'pending' AND collection = ? AND path IN (SELECT value FROM json_each(?))""",
+                (now, collection, wanted),
+            )
+            rows = self._database.rows(
+                """INSERT INTO index_requests (collection, path, created_at, due_at)
+                SELECT ?, value, ?, ? FROM json_each(?) WHERE true RETURNING id""",
+                (collection, now, now, wanted),
+            )
+        return [number for (number,) in rows]
+
+    def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
+        """Mark and return, in one statement's time."""
+        with self._database.writing():
+            rows = self._database.rows(
+                f"""UPDATE index_requests SET status = 'processing', started_at = ?1 WHERE id IN (
+                    SELECT id FROM index_requests p WHERE status = 'pending' AND due_at <= ?2
+                    AND (?4 IS NULL OR collection IN (SELECT value FROM json_each(?4))) AND NOT EXISTS (
+                        SELECT 1 FROM index_requests q WHERE q.status = 'processing'
+                        AND q.collection = p.collection AND q.path = p.path)
+                    ORDER BY id LIMIT ?3) RETURNING {_COLUMNS}""",
+                (timestamp(), timestamp(), limit, _json(collections)),
+            )
+        return sorted((Request(*row) for row in rows), key=lambda request: request.id)
+
+    def finish(self, outcomes: Sequence[Outcome]) -> None:
+        """One row each."""
+        with self._database.writing():
+            for outcome in outcomes:
+                again = outcome.status == "pending" and not self._database.number(
+                    """SELECT 1 FROM index_requests n JOIN index_requests o USING (collection, path)
+                    WHERE o.id = ? AND n.status = 'pending'""",
+                    (outcome.id,),
+                )
+                status = outcome.status if again or outcome.status != "pending" else "skipped"
+                self._database.rows(
+                    """UPDATE index_requests SET status = ?, completed_at = ?, error = ?, hash = ?, due_at = ?,
+                    attempts = attempts + ? WHERE id = ? AND status = 'processing'""",
+                    (
+                        status,
+                        "" if again else timestamp(),
+                        outcome.error,
+                        outcome.hash,
+                        timestamp(outcome.pause),
+                        outcome.status == "pending",
+                        outcome.id,
+                    ),
+                )
+
+    def recover(self) -> int:
+        """Those whose path is asked for anew are done with; the others wait again."""
+        with self._database.writing():
+            left = self._database.rows(
+                """UPDATE index_requests SET status = 'skipped', completed_at = ?, error = 'a newer request came'
+                WHERE status = 'processing' AND EXISTS (SELECT 1 FROM index_requests n
+                WHERE n.status = 'pending' AND n.collection = index_requests.collection
+                AND n.path = index_requests.path) RETURNING id""",
+                (timestamp(),),
+            )
+            left += self._database.rows(
+                "UPDATE index_requests SET status = 'pending', started_at = '' WHERE status = 'processing' RETURNING id"
+            )
+        return len(left)
+
+    def counts(self) -> dict[RequestStatus, int]:
+        """By status."""
+        return dict(self._database.rows("SELECT status, count(*) FROM index_requests GROUP BY status"))
+
+    def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
+        """The latest, newest first."""
+        rows = self._database.rows(
+            f"""SELECT {_COLUMNS} FROM index_requests WHERE (?1 IS NULL OR status = ?1) AND (?2 = '' OR collection = ?2)
+            ORDER BY id DESC LIMIT ?3""",
+            (status, collection, limit),
+        )
+        return [Request(*row) for row in rows]
+
+    def due(self, collections: Sequence[str] | None = None) -> int:
+        """Asked before every search: it reads only those that wait."""
+        return self._database.number(
+            """SELECT count(*) FROM index_requests
+            WHERE status IN ('pending', 'processing') AND (status = 'processing' OR due_at <= ?1)
+            AND (?2 IS NULL OR collection IN (SELECT value FROM json_each(?2)))""",
+            (timestamp(), _json(collections)),
+        )
+
+    def due_in(self) -> float | None:
+        """The earliest due time, from now."""
+        row = self._database.row("SELECT min(due_at) FROM index_requests WHERE status = 'pending'")
+        if row is None or row[0] is None:
+            return None
+        return max((datetime.fromisoformat(row[0]) - datetime.now(UTC)).total_seconds(), 0.0)
+
+    def prune(self, older_than: float) -> None:
+        """Delete what ended before."""
+        with self._database.writing():
+            self._database.rows(
+                "DELETE FROM index_requests WHERE status NOT IN ('pending', 'processing') AND completed_at < ?",
+                (timestamp(-older_than),),
+            )
+
+
+def _json(names: Sequence[str] | None) -> str | None:
+    return None if names is None else json.dumps(list(names))

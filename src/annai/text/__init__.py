@@ -1,0 +1,1 @@
+"""What is a text made of? Tokens, words, lines, headings, blocks and fields."""

@@ -1,0 +1,142 @@
+"""Where are the headings and the blocks of this text?"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+from annai.text.lines import Lines
+from annai.text.rst import LONGEST_HEADING, restructured_outline
+from annai.types import Format, Heading, Outline
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+
+def outline(text: str, format: Format, start: int = 0) -> Outline:  # noqa: A002 (the word of Document and Format)
+    """Find the headings and blocks from `start` on; every position is one of `text`."""
+    if format == "markdown":
+        return _markdown_outline(text, start)
+    if format == "rst":
+        return restructured_outline(text, start)
+    return Outline()
+
+
+def plain_heading(source: str) -> str:
+    """A Markdown heading's text as a person reads it: without marks, link targets, anchors, shortcodes and tags."""
+    source = source[: 4 * LONGEST_HEADING]
+    shown = _without_marks(source) if _MARK.search(source) else source
+    shown = " ".join(shown.split())
+    if not shown:
+        # A heading that is only a shortcode, such as {{% heading "whatsnext" %}}: its words are in the quotes.
+        shown = " ".join(_QUOTED.findall(source)) or " ".join(source.split())
+    return shown[:LONGEST_HEADING]
+
+
+NESTING_LIMIT = 100
+"""How deep lists and quotes may nest. The parser calls itself for each, and gives up on the rest of the text at the
+limit: deep enough for any real document, shallow enough for Python's stack."""
+
+_RULES = ("table", "code", "fence", "blockquote", "hr", "list", "html_block", "heading", "lheading")
+"""`reference` is left out: only definitions above an underline need care, and `_definitions` takes it."""
+
+_BLOCKS = frozenset(("fence", "code_block", "html_block", "table_open", "bullet_list_open", "ordered_list_open"))
+
+_MARK = re.compile(r"[\\`*_~\[\]<>{}&]")
+_QUOTED = re.compile(r'"([^"]+)"')
+_DEFINITION = re.compile(r"\[[^\]]+\]:")
+
+_PROTECTED = re.compile(r"\\([!-/:-@\[-`{-~])|(?<!`)(`+)(?!`)(.+?)(?<!`)\2(?!`)", re.DOTALL)
+_PLACEHOLDER = re.compile("\0(\\d+)\0")
+_MARKUP: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\{\{[<%].*?[%>]\}\}"), ""),
+    (re.compile(r"(?:\s*\{[#.:][^{}]*\})+\s*\Z"), ""),
+    (re.compile(r"<((?:https?|ftp|mailto):[^\s<>]+)>"), r"\1"),
+    (re.compile(r"<!--.*?-->|</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>", re.DOTALL), ""),
+)
+_LINK = re.compile(r"!?\[([^\[\]]*)\](?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])")
+_EMPHASIS: tuple[re.Pattern[str], ...] = (
+    re.compile(r"(?<!\*)(\*{1,3})(?![\s*])(.+?)(?<![\s*])\1(?!\*)", re.DOTALL),
+    re.compile(r"(?<!\w)(_{1,3})(?![\s_])(.+?)(?<![\s_])\1(?!\w)", re.DOTALL),
+    re.compile(r"(?<!~)(~~)(?![\s~])(.+?)(?<![\s~])\1(?!~)", re.DOTALL),
+)
+
+
+def _markdown_outline(text: str, start: int) -> Outline:
+    starts = Lines(text, start).starts
+    position = [*starts, len(text)].__getitem__
+    last_line = len(starts)
+    headings: list[Heading] = []
+    blocks: list[tuple[int, int]] = []
+    tokens = _parser()(text[start:] if start else text)
+    for token, following in _top_level(tokens):
+        first, after = token.map or (0, 0)
+        after = min(after, last_line)
+        if token.type == "heading_open":
+            source = following.content if following else ""
+            skipped = 0 if token.markup.startswith("#") else _definitions(source)
+            if skipped:
+                lines = source.split("\n")[skipped:]
+                if not lines:
+                    continue
+                source = "\n".join(lines)
+            heading = Heading(int(token.tag[1]), plain_heading(source), position(first + skipped), position(after))
+            headings.append(heading)
+        elif token.type in _BLOCKS:
+            begin, end = position(first), position(after)
+            while after > first + 1 and not text[position(after - 1) : end].strip():
+                after -= 1
+                end = position(after)
+            blocks.append((begin, end))
+    return Outline(tuple(headings), tuple(blocks))
+
+
+def _top_level(tokens: "list[Token]") -> "Iterator[tuple[Token, Token | None]]":
+    """The opening tokens that stand in no list or quote, each with the token after it."""
+    for index, token in enumerate(tokens):
+        if token.level == 0 and token.nesting >= 0:
+            yield token, tokens[index + 1] if index + 1 < len(tokens) else None
+
+
+def _definitions(source: str) -> int:
+    """How many lines at the beginning of an underlined paragraph define links: they are no part of the heading."""
+    count = 0
+    for line in source.split("\n"):
+        if not _DEFINITION.match(line.lstrip()):
+            break
+        count += 1
+    return count
+
+
+@cache
+def _parser() -> "Callable[[str], list[Token]]":
+    # Imported when first needed: the commands that read no document need no parser.
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("zero", {"maxNesting": NESTING_LIMIT, "html": True}).enable(list(_RULES))
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    return parser.parse
+
+
+def _without_marks(source: str) -> str:
+    kept: list[str] = []
+
+    def protect(match: re.Match[str]) -> str:
+        kept.append(match[1] or match[3].strip())
+        return f"\0{len(kept) - 1}\0"
+
+    text = _PROTECTED.sub(protect, source.replace("\0", ""))
+    for pattern, replacement in _MARKUP:
+        text = pattern.sub(replacement, text)
+    for _ in range(3):  # an image inside a link, and one more for good measure
+        text, changes = _LINK.subn(r"\1", text)
+        if not changes:
+            break
+    for pattern in _EMPHASIS:
+        for _ in range(2):
+            text = pattern.sub(r"\2", text)
+    if "&" in text:
+        from html import unescape
+
+        text = unescape(text)
+    return _PLACEHOLDER.sub(lambda match: kept[int(match[1])], text)

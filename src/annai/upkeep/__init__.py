@@ -1,0 +1,1 @@
+"""Who keeps an index fresh and whole while a process lives?"""

@@ -1,0 +1,346 @@
+"""Do embedders that are services keep the contract, whatever the network does? Against a service on this machine."""
+
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from annai.config import load_config
+from annai.embedders.base import Embedder, load_embedder
+from annai.embedders.service import BYTES_PER_TOKEN
+from annai.engine import Engine
+from annai.errors import ConfigError, EmbedderError
+from annai.models import remote
+from annai.settings import Embedding, Retry
+from annai.types import Query
+from tests import service as services
+from tests.conftest import Annai
+from tests.service import Service
+
+KEY = "sk-very-secret-0123456789"
+QUICK = Retry(base_delay=0.0)
+PROVIDERS = ("openai", "gemini")
+
+Make = Callable[..., Embedder]
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with services.running() as running:
+        yield running
+
+
+@pytest.fixture
+def make(service: Service, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Make an embedder of the service, with the key in its variable."""
+    monkeypatch.setenv("A_KEY", KEY)
+
+    def make(provider: str, retry: Retry = QUICK, **settings: Any) -> Embedder:  # noqa: ANN401 - settings
+        base = service.url + ("/v1" if provider == "openai" else "")
+        given: dict[str, Any] = {"base_url": base, "api_key_env": "A_KEY", "dimensions": 32} | settings
+        return load_embedder(Embedding(provider=provider, **given), retry=retry)
+
+    return make
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long was waited between attempts; nothing is really waited."""
+    waited: list[float] = []
+    monkeypatch.setattr(remote, "sleep", waited.append)
+    return waited
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_vectors_come_in_the_order_of_their_texts(make: Make, provider: str) -> None:
+    embedder = make(provider, batch_size=3)
+    texts = [f"text number{number} about item{number}" for number in range(10)]
+    rows = embedder.embed_documents(texts)
+    assert rows.shape == (10, 32)
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=0.001)
+    for text, row in zip(texts, rows, strict=True):
+        assert embedder.embed_documents([text])[0] == pytest.approx(row, abs=1e-5)
+        assert int((rows @ embedder.embed_query(text)).argmax()) == texts.index(text)
+
+
+def test_openai_is_asked_as_its_reference_says(make: Make, service: Service) -> None:
+    make("openai", model="text-embedding-3-small", query_prefix="Q: ").embed_query("hello")
+    (asked,) = service.asked
+    assert asked.path == "/v1/embeddings"
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+    assert asked.body == {
+        "model": "text-embedding-3-small",
+        "input": ["Q: hello"],
+        "encoding_format": "float",
+        "dimensions": 32,
+    }
+
+
+def test_gemini_is_told_what_texts_are_for(make: Make, service: Service) -> None:
+    embedder = make("gemini", dimensions=0)
+    embedder.embed_query("hello")
+    embedder.embed_documents(["world"])
+    query, document = service.asked
+    assert query.path.endswith("/models/gemini-embedding-001:batchEmbedContents")
+    assert query.headers["x-goog-api-key"] == KEY
+    (sent,) = query.body["requests"]
+    assert (sent["taskType"], sent["outputDimensionality"]) == ("RETRIEVAL_QUERY", 768)
+    assert document.body["requests"][0]["taskType"] == "RETRIEVAL_DOCUMENT"
+    assert embedder.dimension == 768
+    assert "RETRIEVAL_DOCUMENT" in embedder.identity
+
+
+def test_gemini_is_sent_at_most_a_hundred_texts_filled_across_files(
+    docs: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    for number in range(120):
+        (docs / f"{number}.md").write_text(f"# Page {number}\n\ntext number{number}")
+    (docs / "annai.toml").write_text(f'[embedding]\nprovider = "gemini"\nbase_url = "{service.url}"\n')
+    with Engine(load_config(docs_dir=docs)) as engine:
+        engine.refresh()
+        sizes = sorted(len(each.body["requests"]) for each in service.asked)
+        assert sizes == [20, 100]
+        assert engine.search(Query("number7", mode="vector")).results[0].path == "7.md"
+
+
+def test_requests_go_out_together_but_not_more_than_allowed(make: Make, service: Service) -> None:
+    service.gate = threading.Barrier(3)
+    make("openai", parallel_requests=3, batch_size=1).embed_documents([f"text {number}" for number in range(6)])
+    assert service.most_together == 3
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_busy_service_is_given_the_time_it_asks_for(
+    make: Make, service: Service, waits: list[float], provider: str
+) -> None:
+    service.next.extend([{"status": 429, "headers": {"Retry-After": "7"}}, {"status": 429}])
+    make(provider, retry=Retry()).embed_documents(["hello"])
+    assert waits == [7.0, 2.0 * remote.BUSY_FACTOR]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_failing_service_is_asked_again_after_one_two_and_four_seconds(
+    make: Make, service: Service, waits: list[float], provider: str
+) -> None:
+    service.next.extend([{"status": 500}] * 3)
+    make(provider, retry=Retry()).embed_documents(["hello"])
+    assert waits == [1.0, 2.0, 4.0]
+    service.next.extend([{"status": 500}] * 4)
+    with pytest.raises(EmbedderError, match="500"):
+        make(provider, retry=Retry()).embed_documents(["hello"])
+    assert len(service.asked) == 8
+
+
+def test_a_date_says_how_long_to_wait_too() -> None:
+    assert remote.refusal(429, "Wed, 21 Oct 2015 07:28:00 GMT", "busy").wait < 0  # type: ignore[operator]
+    assert remote.refusal(429, "soon", "busy").wait is None
+    assert remote.refusal(404, "5", "no").wait is None
+
+
+def test_a_question_does_not_wait_for_minutes(make: Make, service: Service, waits: list[float]) -> None:
+    service.next.append({"status": 429, "headers": {"Retry-After": "60"}})
+    with pytest.raises(EmbedderError, match="429"):
+        make("openai", retry=Retry()).embed_query("hello")
+    assert waits == []
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413])
+def test_what_asking_again_cannot_help_is_asked_once(make: Make, service: Service, provider: str, status: int) -> None:
+    service.next.append({"status": status})
+    with pytest.raises(EmbedderError, match=f"{status}.*as planned"):
+        make(provider).embed_query("hello")
+    assert len(service.asked) == 1
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_silent_service_is_not_waited_for(make: Make, service: Service, provider: str) -> None:
+    service.next.append({"hang": True})
+    with pytest.raises(EmbedderError, match=r"did not answer|cannot be reached"):
+        make(provider, retry=Retry(max_retries=0), timeout_seconds=0.3).embed_query("hello")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_service_that_is_not_there_is_an_error_that_says_so(make: Make, provider: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(EmbedderError, match="cannot be reached"):
+        make(provider, base_url=f"http://127.0.0.1:{port}").embed_query("hello")
+
+
+def _drop(answer: Any) -> Any:  # noqa: ANN401 - JSON
+    return {name: value[:-1] if isinstance(value, list) else value for name, value in answer.items()}
+
+
+def _shorten(answer: Any) -> Any:  # noqa: ANN401 - JSON
+    rows = answer.get("data") or answer["embeddings"]
+    for row in rows:
+        name = "embedding" if "embedding" in row else "values"
+        row[name] = row[name][:-1]
+    return answer
+
+
+def _shorten_one(answer: Any) -> Any:  # noqa: ANN401 - JSON
+    rows = answer.get("data") or answer["embeddings"]
+    return _shorten({"data": rows[:1]}) and answer
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    ("planned", "message"),
+    [
+        ({"change": _drop}, "1 vectors for 2 texts"),
+        ({"change": _shorten}, r"\(2, 31\)"),
+        ({"change": _shorten_one}, "different lengths"),
+        ({"cut": 20}, "half an answer"),
+        ({"body": "<html>hello</html>"}, "half an answer"),
+        ({"body": '{"unknown": 1}'}, "no vectors|0 vectors"),
+    ],
+    ids=["fewer", "shorter", "one shorter", "half", "html", "other"],
+)
+def test_a_wrong_answer_is_an_error_and_never_a_vector(
+    make: Make, service: Service, provider: str, planned: dict[str, Any], message: str
+) -> None:
+    service.next.extend([planned] * 2)
+    with pytest.raises(EmbedderError, match=message):
+        make(provider, retry=Retry(max_retries=1, base_delay=0.0)).embed_documents(["one", "two"])
+
+
+def test_half_an_answer_is_asked_for_again(make: Make, service: Service) -> None:
+    service.next.append({"cut": 20})
+    assert make("openai").embed_documents(["one"]).shape == (1, 32)
+    assert len(service.asked) == 2
+
+
+def test_a_redirect_does_not_carry_the_key_elsewhere(make: Make, service: Service) -> None:
+    with services.running() as other:
+        service.next.append({"status": 302, "headers": {"Location": f"{other.url}/v1/embeddings"}})
+        with pytest.raises(EmbedderError, match="302"):
+            make("openai").embed_query("hello")
+        assert other.asked == []
+
+
+def test_all_of_a_long_text_is_sent_in_windows(make: Make, service: Service) -> None:
+    text = " ".join(f"word{number}" for number in range(2_000))
+    embedder = make("openai", max_tokens=512)
+    (row,) = embedder.embed_documents([text])
+    assert np.linalg.norm(row) == pytest.approx(1)
+    sent = service.texts()
+    assert sorted(" ".join(sent).split()) == sorted(text.split())
+    assert max(len(each.encode()) for each in sent) <= 512 * BYTES_PER_TOKEN
+    expected = sum(np.array(services.vectors([each], 32)[0]) * embedder.length(each) for each in sent)
+    assert row == pytest.approx(expected / np.linalg.norm(expected), abs=0.001)
+
+
+def test_blank_texts_are_not_sent(make: Make, service: Service) -> None:
+    rows = make("openai").embed_documents(["", " \n", "hello"])
+    assert np.linalg.norm(rows, axis=1) == pytest.approx([0, 0, 1])
+    assert service.texts() == ["hello"]
+
+
+def test_a_model_that_nobody_knows_tells_its_dimension_itself(make: Make, service: Service) -> None:
+    embedder = make("openai", model="somebody/model", dimensions=0)
+    assert embedder.dimension == 0
+    assert embedder.embed_query("hello").shape == (32,)
+    assert embedder.dimension == 32
+    service.next.append({"change": _shorten})
+    with pytest.raises(EmbedderError, match=r"\(1, 31\)"):
+        embedder.embed_query("hello")
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    ("provider", "variables"), [("openai", ["OPENAI_API_KEY"]), ("gemini", ["GEMINI_API_KEY", "GOOGLE_API_KEY"])]
+)
+def test_a_missing_key_is_one_sentence_that_names_its_variable(
+    provider: str, variables: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in variables:
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(EmbedderError, match=variables[0]):
+        load_embedder(Embedding(provider=provider)).embed_query("hello")
+
+
+@pytest.mark.parametrize("variable", ["GEMINI_API_KEY", "GOOGLE_API_KEY"])
+def test_gemini_takes_the_key_from_either_variable(
+    service: Service, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, KEY)
+    load_embedder(Embedding(provider="gemini", base_url=service.url)).embed_query("hello")
+    assert service.asked[0].headers["x-goog-api-key"] == KEY
+
+
+def test_openais_key_is_not_sent_to_others(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    load_embedder(Embedding(provider="openai", base_url=service.url, dimensions=8)).embed_query("hello")
+    assert "authorization" not in service.asked[0].headers
+
+
+def test_a_key_in_the_place_of_its_variables_name_is_not_repeated(service: Service) -> None:
+    settings = Embedding(provider="openai", base_url=service.url, api_key_env=KEY)
+    with pytest.raises(ConfigError, match="name of an environment variable") as raised:
+        load_embedder(settings).embed_query("hello")
+    assert KEY not in str(raised.value)
+
+
+def test_an_address_with_a_password_is_refused_without_repeating_it() -> None:
+    settings = Embedding(provider="openai", base_url=f"http://user:{KEY}@localhost/v1")
+    with pytest.raises(EmbedderError, match="base_url") as raised:
+        load_embedder(settings).embed_query("hello")
+    assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_service_that_repeats_the_key_does_not_make_us_repeat_it(
+    make: Make, service: Service, provider: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    service.next.append({"status": 401, "body": f'{{"error": {{"message": "Incorrect key: {KEY}", "code": 401}}}}'})
+    with pytest.raises(EmbedderError, match="Incorrect key") as raised:
+        make(provider).embed_query("hello")
+    assert KEY not in str(raised.value)
+    assert raised.value.__cause__ is None
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_key_is_in_no_output_and_in_no_file(docs: Path, service: Service, provider: str) -> None:
+    base = service.url + ("/v1" if provider == "openai" else "")
+    (docs / "annai.toml").write_text(
+        f'[embedding]\nprovider = "{provider}"\nbase_url = "{base}"\napi_key_env = "A_KEY"\ndimensions = 32\n'
+    )
+    (docs / "a.md").write_text("# A\n\napple")
+    annai = Annai(docs)
+    outputs = []
+    for command, code in (
+        (["import", "--verbose"], 0),
+        (["search", "apple", "--verbose", "--explain"], 0),
+        (["status", "--verbose"], 0),
+        (["model", "show", "--verbose"], 0),
+        (["import", "-m", "replace", "--verbose"], 0),
+    ):
+        done = annai(*command, code=code, environment={"A_KEY": KEY})
+        outputs += [done.stdout, done.stderr]
+    service.next.append({"status": 401, "body": f'{{"error": {{"message": "bad key {KEY}", "code": 401}}}}'})
+    done = annai("search", "pear", "--verbose", code=1, environment={"A_KEY": KEY})
+    outputs += [done.stdout, done.stderr]
+    assert any(KEY in each.headers.values() or f"Bearer {KEY}" in each.headers.values() for each in service.asked)
+    assert KEY not in "".join(outputs)
+    for file in (docs / ".annai").rglob("*"):
+        assert file.is_dir() or KEY.encode() not in file.read_bytes(), file
+
+
+def test_a_missing_extra_is_one_sentence_with_the_command(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.genai", None)
+    with pytest.raises(EmbedderError, match=r"pip install 'annai\[gemini\]'"):
+        make("gemini").embed_query("x")

@@ -1,0 +1,297 @@
+"""Does the index follow the disk? Through the engine, on real files."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from annai.config import override
+from annai.embedders.base import Embedder, Kind, Vectors
+from annai.engine import Engine
+from annai.errors import CollectionError, EmbedderMismatch
+from annai.indexing import indexer
+from annai.types import ImportSummary, Query
+from tests.conftest import quick_config
+
+Write = Callable[[str, str], Path]
+
+
+def paths(engine: Engine, query: str, mode: str = "keyword") -> list[str]:
+    answer = engine.search(Query(query, limit=20, mode=mode))  # type: ignore[arg-type]
+    return list(dict.fromkeys(hit.path for hit in answer.results))
+
+
+def test_new_changed_and_deleted_files_are_counted_and_found(engine: Engine, write: Write) -> None:
+    write("a.md", "# A\napple")
+    write("b.md", "# B\nbanana")
+    assert engine.import_collection(mode="new") == ImportSummary(added=2)
+    write("a.md", "# A\ncherry, at last")
+    (engine.config.root / "b.md").unlink()
+    write("ファイル.md", "# 見出し\n全文検索の仕組み")
+    assert engine.import_collection() == ImportSummary(added=1, updated=1, deleted=1)
+    assert paths(engine, "cherry") == ["a.md"]
+    assert paths(engine, "apple banana") == []
+    assert paths(engine, "全文検索") == ["ファイル.md"]
+    assert engine.import_collection() == ImportSummary(unchanged=2)
+
+
+def test_a_touched_file_is_not_indexed_again_and_not_hashed_twice(engine: Engine, write: Write) -> None:
+    file = write("a.md", "# A\napple")
+    engine.import_collection()
+    before = engine.store.sections("root", "a.md")
+    os.utime(file, ns=(1, 1))
+    assert engine.import_collection() == ImportSummary(unchanged=1)
+    assert engine.store.sections("root", "a.md") == before
+    assert engine.store.states("root")["a.md"].mtime_ns == 1
+
+
+def test_an_update_with_nothing_changed_writes_nothing(engine: Engine, write: Write) -> None:
+    write("a.md", "# A\napple")
+    engine.import_collection()
+    stamp = engine.config.database_path.stat().st_mtime_ns, engine.store.collections()
+    engine.refresh()
+    assert (engine.config.database_path.stat().st_mtime_ns, engine.store.collections()) == stamp
+
+
+def test_one_bad_file_never_stops_the_rest(engine: Engine, write: Write, docs: Path) -> None:
+    write("good.md", "# Good\napple")
+    (docs / "binary.md").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)))
+    (docs / "large.md").write_bytes(b"x" * 2_000_000)
+    engine.config = override(engine.config, "files", max_file_mb=1)
+    assert engine.import_collection() == ImportSummary(added=1, skipped=2)
+    problems = {state.path: state.problem for state in engine.status().collections[0].problems}
+    assert {path: problem.kind for path, problem in problems.items() if problem} == {
+        "binary.md": "skipped",
+        "large.md": "skipped",
+    }
+    assert engine.import_collection() == ImportSummary(unchanged=3)
+
+
+def test_new_is_refused_where_there_is_data(engine: Engine, write: Write) -> None:
+    write("a.md", "# A")
+    engine.import_collection(mode="new")
+    with pytest.raises(CollectionError, match="-m update"):
+        engine.import_collection(mode="new")
+
+
+def test_a_search_during_a_replace_sees_the_old_data(engine: Engine, write: Write, docs: Path) -> None:
+    for number in range(600):
+        write(f"{number}.md", f"# {number}\napple")
+    engine.import_collection()
+    for number in range(600):
+        write(f"{number}.md", f"# {number}\nbanana")
+    seen: list[tuple[int, int]] = []
+
+    def look(done: int, total: int) -> None:
+        with Engine(quick_config(docs)) as other:
+            found = other.search(Query("apple", limit=1000, mode="keyword")).total
+            seen.append((found, other.search(Query("banana", limit=1000, mode="keyword")).total))
+        assert done <= total == 600
+
+    engine.import_collection(mode="replace", progress=look)
+    assert len(seen) > 1
+    assert set(seen) == {(600, 0)}
+    assert paths(engine, "apple") == []
+    assert engine.search(Query("banana", limit=1000, mode="keyword")).total == 600
+    assert [each.name for each in engine.store.collections()] == ["root"]
+
+
+def test_other_chunking_settings_renew_every_document(docs: Path, write: Write) -> None:
+    write("a.md", "# A\n\n" + "word " * 3000)
+    with Engine(quick_config(docs)) as engine:
+        engine.import_collection()
+        assert engine.status().collections[0].statistics.sections > 1
+    with Engine(override(quick_config(docs), "chunking", max_tokens=100_000)) as engine:
+        assert engine.import_collection() == ImportSummary(updated=1)
+        assert engine.status().collections[0].statistics.sections == 1
+        assert engine.import_collection() == ImportSummary(unchanged=1)
+
+
+class OtherEmbedder(Embedder):
+    """Another model, to be mistaken for none."""
+
+    dimension = 8
+    identity = "other/8"
+
+    def embed_batch(self, texts: list[str], kind: Kind) -> Vectors:  # type: ignore[override]  # noqa: ARG002
+        """One direction for everything."""
+        return np.eye(1, 8, dtype=np.float32).repeat(len(texts), axis=0)
+
+
+def test_another_embedder_is_an_error_that_names_the_way_out(docs: Path, write: Write) -> None:
+    write("a.md", "# A\napple")
+    with Engine(quick_config(docs)) as engine:
+        engine.refresh()
+    with Engine(quick_config(docs)) as engine:
+        engine.__dict__["embedder"] = OtherEmbedder(4)
+        for attempt in (engine.refresh, lambda: engine.search(Query("apple"))):
+            with pytest.raises(EmbedderMismatch, match="annai import -n root -m replace"):
+                attempt()
+        assert engine.import_collection("root", "replace") == ImportSummary(added=1)
+        assert engine.search(Query("apple")).results
+
+
+def test_passages_are_embedded_across_files_in_bounded_batches(engine: Engine, write: Write) -> None:
+    sizes: list[int] = []
+
+    class Recording(OtherEmbedder):
+        def embed_documents(self, texts: Sequence[str]) -> Vectors:
+            sizes.append(len(texts))
+            return super().embed_documents(texts)
+
+    engine.__dict__["embedder"] = Recording(4)
+    for number in range(300):
+        write(f"{number}.md", f"# {number}\ntext")
+    engine.import_collection()
+    assert sum(sizes) == 300
+    assert max(sizes) <= indexer.BATCH_PASSAGES
+    assert len(sizes) <= 4
+
+
+def test_a_parent_has_the_vector_of_its_parts_together(engine: Engine, write: Write) -> None:
+    write("a.md", "# A\n\n## B\n" + "apple " * 150 + "\n\n## C\n" + "banana " * 150)
+    engine.refresh()
+    stored = engine.store.sections("root", "a.md")
+    rows = engine.store.vectors([each.key for each in stored], engine.embedder.dimension)
+    leaves = [row for each, row in zip(stored, rows, strict=True) if each.section.is_passage]
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=0.01)
+    assert all(float(rows[0] @ leaf) > 0.5 for leaf in leaves)
+
+
+def test_an_additive_embedder_embeds_each_text_once_and_counts_fields_by_weight(engine: Engine, write: Write) -> None:
+    write("guide/pears.md", "# Fruit\n\n## One\n" + "apple " * 150 + "\n\n## Two\n" + "banana " * 150)
+    embedded: list[str] = []
+    embed = engine.embedder.embed_sums
+
+    def record(texts: Sequence[str]) -> Vectors:
+        embedded.extend(texts)
+        return embed(texts)
+
+    engine.embedder.embed_sums = record  # type: ignore[method-assign]
+    engine.refresh()
+    assert sorted(embedded) == sorted(["Fruit", "guide/pears", "One", "Two", "apple " * 150 + "\n\n", "banana " * 150])
+    (passage,) = [each for each in engine.store.sections("root", "guide/pears.md") if each.section.heading == "One"]
+    (row,) = engine.store.vectors([passage.key], engine.embedder.dimension)
+    title, headings, path, body = embed(["Fruit", "One", "guide/pears", "apple " * 150])
+    most = 0.3 * np.linalg.norm(body)
+    assert most > 3 * max(np.linalg.norm(title), np.linalg.norm(path)), "long enough for the full weights"
+    expected = 3 * title + headings + 3 * path + body
+    assert row == pytest.approx(expected / np.linalg.norm(expected), abs=0.001)
+
+
+def test_a_short_text_is_not_outweighed_by_its_title(engine: Engine, write: Write) -> None:
+    write("a.md", "# Several words of a title\n\napple")
+    engine.refresh()
+    (root,) = engine.store.sections("root", "a.md")
+    (row,) = engine.store.vectors([root.key], engine.embedder.dimension)
+    assert float(row @ engine.embedder.embed_query("apple")) > 0.9
+
+
+def test_what_a_page_says_of_itself_is_found(engine: Engine, write: Write) -> None:
+    write("a.md", "---\ntags: [zebra, lion]\ndescription: On okapis.\nweight: 3\n---\n# A\n\ntext")
+    engine.refresh()
+    assert paths(engine, "zebra") == paths(engine, "okapi") == ["a.md"]
+
+
+def test_a_large_first_index_asks_first(engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexer, "LARGE_FIRST_INDEX", 10)
+    for number in range(11):
+        write(f"{number}.md", f"# {number}\ntext")
+    asked: list[tuple[int, float]] = []
+
+    def refuse(count: int, seconds: float) -> bool:
+        asked.append((count, seconds))
+        return False
+
+    with pytest.raises(CollectionError, match="--yes"):
+        engine.refresh(confirm=refuse)
+    assert asked[0][0] == 11
+    assert asked[0][1] > 0
+    assert engine.store.states("root") == {}
+    engine.refresh(confirm=lambda *_: True)
+    assert len(engine.store.states("root")) == 11
+    write("more.md", "# More")
+    engine.refresh(confirm=lambda *_: pytest.fail("only the first index asks"))
+
+
+KILLED_IMPORT = """
+import os, sys
+from annai.config import load_config, override
+from annai.engine import Engine
+from pathlib import Path
+config = override(load_config(docs_dir=Path(sys.argv[1])), "embedding", provider="hashing")
+def stop(done, total):
+    if done >= int(sys.argv[2]):
+        os.kill(os.getpid(), int(sys.argv[3]))
+with Engine(config) as engine:
+    engine.import_collection(mode=sys.argv[4], progress=stop)
+"""
+
+
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("mode", ["update", "replace"])
+def test_an_interrupted_import_leaves_a_valid_index_and_the_next_goes_on(
+    docs: Path, write: Write, death: signal.Signals, mode: str
+) -> None:
+    for number in range(500):
+        write(f"{number}.md", f"# {number}\napple number{number}")
+    arguments = [sys.executable, "-c", KILLED_IMPORT, str(docs), "200", str(int(death)), mode]
+    done = subprocess.run(arguments, capture_output=True, check=False, timeout=60)
+    assert done.returncode != 0
+    with Engine(quick_config(docs)) as engine:
+        kept = engine.status().collections[0].statistics.documents
+        assert kept == 0 if mode == "replace" else 200 <= kept < 500
+        summary = engine.import_collection(mode="update")
+        assert summary == ImportSummary(added=500 - kept, unchanged=kept)
+        assert engine.search(Query("apple", limit=1000, mode="keyword")).total == 500
+        assert paths(engine, "number499") == ["499.md"]
+
+
+def test_a_killed_replace_does_not_disturb_the_data_it_was_to_replace(docs: Path, write: Write) -> None:
+    for number in range(300):
+        write(f"{number}.md", f"# {number}\napple")
+    with Engine(quick_config(docs)) as engine:
+        engine.import_collection()
+    arguments = [sys.executable, "-c", KILLED_IMPORT, str(docs), "128", str(int(signal.SIGKILL)), "replace"]
+    subprocess.run(arguments, capture_output=True, check=False, timeout=60)
+    with Engine(quick_config(docs)) as engine:
+        assert engine.search(Query("apple", limit=1000, mode="keyword")).total == 300
+        assert engine.import_collection(mode="replace") == ImportSummary(added=300)
+        assert engine.search(Query("apple", limit=1000, mode="keyword")).total == 300
+
+
+def test_two_processes_indexing_at_once_end_with_one_right_index(docs: Path, write: Write) -> None:
+    for number in range(200):
+        write(f"{number}.md", f"# {number}\napple")
+    arguments = [sys.executable, "-c", KILLED_IMPORT, str(docs), "9999", "0", "update"]
+    processes = [subprocess.Popen(arguments) for _ in range(3)]
+    assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]
+    with Engine(quick_config(docs)) as engine:
+        assert engine.import_collection() == ImportSummary(unchanged=200)
+        assert engine.search(Query("apple", limit=1000, mode="keyword")).total == 200
+
+
+def test_collections_are_indexed_and_searched_apart(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(f"# {name}\napple {name}")
+    with Engine(quick_config(tmp_path)) as engine:
+        engine.refresh()
+        engine.add_collection("one", "First", tmp_path / "one")
+        engine.add_collection("two", "Second", tmp_path / "two")
+        engine.refresh()
+        found = engine.search(Query("apple")).results
+        assert sorted((hit.collection, hit.path) for hit in found) == [("one", "a.md"), ("two", "a.md")]
+        engine.update_collection("two", enabled=False)
+        assert [hit.collection for hit in engine.search(Query("apple")).results] == ["one"]
+        named = replace(Query("apple"), where=replace(Query("").where, collections=("two",)))
+        assert [hit.collection for hit in engine.search(named).results] == ["two"]
+        engine.delete_collection("one")
+        engine.delete_collection("two")
+        assert engine.store.collections() == []

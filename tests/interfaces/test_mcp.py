@@ -1,0 +1,385 @@
+"""What does an agent see? Every tool, resource and prompt, through the SDK's client, in both eras of the protocol."""
+
+import asyncio
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from annai.config import load_config
+from annai.engine import Engine
+from annai.interfaces.setup.programs import PROGRAMS
+from annai.text.tokens import count_tokens
+from tests.agents import ERAS, Agent, connected, text
+from tests.conftest import EXAMPLES, Annai
+from tests.interfaces.test_cli import RESULT_FIELDS
+from tests.loopback import eventually
+
+FIXED = ["get_document", "list_collections", "reindex", "index_status"]
+SETUP = "engineering/環境構築.md"
+HOLIDAYS = "handbook/holidays.md"
+
+
+@pytest.fixture(scope="module", params=ERAS)
+def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """A client on the example documents, with no set-up at all: the index is made by the first search."""
+    folder = tmp_path_factory.mktemp("agent") / "docs"
+    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns(".annai"))
+    with connected(folder, request.param) as agent:
+        yield agent
+
+
+def test_the_protocol_is_the_one_that_was_asked_for(agent: Agent) -> None:
+    expected = {"legacy": "2025-11-25", "auto": "2026-07-28"}[agent.client.mode]
+    assert agent.client.protocol_version == expected
+    info = agent.client.server_info
+    assert info
+    assert info.name == "annai"
+
+
+def test_a_japanese_question_is_answered_from_the_documents(agent: Agent) -> None:
+    found = agent.fields("search", query="環境構築の方法", limit=3)
+    assert [row["path"] for row in found["results"]] == [SETUP] * 3
+    assert list(found) == ["query", "took_ms", "total", "results"]
+    assert list(found["results"][0]) == RESULT_FIELDS
+
+
+def test_text_and_fields_are_each_enough_alone(agent: Agent) -> None:
+    result = agent.call("search", query="how do I roll back a bad deployment?", limit=4)
+    said = text(result)
+    fields: dict[str, Any] = result.structured_content
+    assert len(fields["results"]) == 4
+    for row in fields["results"]:
+        assert f"{row['path']}:{row['start_line']}" in said
+        assert f"`{row['id']}`" in said
+        assert row["content"].strip() in said
+
+
+def test_a_result_is_read_on_by_its_id(agent: Agent) -> None:
+    (row,) = agent.fields("search", query="ソースコードを取得する", limit=1)["results"]
+    section = agent.fields("get_document", path=row["id"])
+    assert section["content"] == row["content"]
+    parent = agent.fields("get_document", path=row["id"], part="parent")
+    assert row["content"] in parent["content"]
+    assert len(parent["heading_path"]) == len(row["heading_path"]) - 1
+    children = agent.fields("get_document", path=parent["id"], part="children")["children"]
+    assert row["id"] in [child["id"] for child in children]
+    whole = agent.fields("get_document", path=row["id"], part="whole")
+    assert whole["content"] == (EXAMPLES / SETUP).read_text(encoding="utf-8")
+
+
+def test_some_lines_of_a_document_can_be_read(agent: Agent) -> None:
+    expected = (EXAMPLES / SETUP).read_text(encoding="utf-8").splitlines(keepends=True)
+    part = agent.fields("get_document", path=SETUP, start_line=3, end_line=5)
+    assert part["content"] == "".join(expected[2:5])
+    assert (part["start_line"], part["end_line"]) == (3, 5)
+    assert agent.fields("get_document", path=SETUP, start_line=len(expected))["content"] == expected[-1]
+    assert f"it has {len(expected)} lines" in agent.failure("get_document", path=SETUP, start_line=9999)
+
+
+def test_where_something_is_missing_the_answer_says_what_to_do(agent: Agent) -> None:
+    agent.call("search", query="x")
+    assert f"did you mean {SETUP}" in agent.failure("get_document", path="enginering/環境構築.md")
+    assert "#1.2" in agent.failure("get_document", path=f"{SETUP}#7.7")
+    assert "has 1 page" in agent.failure("get_document", path=HOLIDAYS, page=3)
+    assert "nothing around it" in agent.failure("get_document", path=HOLIDAYS, part="parent")
+    empty = agent.call("search", query="zyxwv", mode="keyword", path="enginering")
+    assert not empty.is_error
+    assert "did you mean engineering" in text(empty)
+    assert 'mode "hybrid"' in text(empty)
+    assert empty.structured_content["results"] == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "sentence"),
+    [
+        ("search", {}, "search needs the argument 'query'"),
+        ("search", {"query": ""}, "query must be between 1 and 10,000 characters, not 0"),
+        ("search", {"query": "   "}, "The query is empty"),
+        ("search", {"query": 5}, "query must be a string, not 5"),
+        ("search", {"query": "x", "limit": 0}, "limit must be between 1 and 50, not 0"),
+        ("search", {"query": "x", "limit": "many"}, "limit must be a whole number, not 'many'"),
+        ("search", {"query": "x", "depth": 4}, "depth must be at most 3"),
+        ("search", {"query": "x", "mode": "fast"}, "mode must be one of hybrid, vector, keyword"),
+        ("search", {"query": "x", "pathh": "a"}, "did you mean 'path'?"),
+        ("search", {"query": "x" * 1_000_000}, "query must be at most 10,000 characters, not 1,000,000"),
+        ("search", {"x" * 1_000_000: 1, "query": "x"}, "search has no argument 'xxx"),
+        ("get_document", {"path": HOLIDAYS, "part": "all"}, "part must be one of"),
+        ("get_document", {"path": "../../etc/passwd"}, "There is no document"),
+        ("get_document", {"path": HOLIDAYS, "part": "children", "end_line": 3}, "leave out part"),
+        ("reindex", {"paths": ["nowhere"]}, "There is no file or folder 'nowhere'"),
+        ("reindex", {"force": "perhaps"}, "force must be true or false"),
+        ("serch", {"query": "x"}, "There is no tool 'serch'; there are search"),
+    ],
+)
+def test_wrong_arguments_come_back_as_a_sentence(
+    agent: Agent, tool: str, arguments: dict[str, object], sentence: str
+) -> None:
+    said = agent.failure(tool, **arguments)
+    assert sentence in said
+    assert len(said) < 500
+
+
+def test_numbers_in_quotes_and_null_are_taken_for_what_they_mean(agent: Agent) -> None:
+    found = agent.fields("search", query="deployment", limit="2", depth=None, path=None)
+    assert len(found["results"]) == 2
+    assert agent.fields("search", query="deployment", depth=0.0)["results"][0]["depth"] == 0
+
+
+def test_every_tool_says_what_it_does_and_what_it_takes(agent: Agent) -> None:
+    tools = agent.tools()
+    assert [*tools] == ["search", *FIXED]
+    for tool in tools.values():
+        assert tool.description
+        assert tool.annotations
+        assert tool.annotations.read_only_hint is (tool.name != "reindex")
+        assert tool.annotations.destructive_hint is False
+        assert all(each["description"] for each in tool.input_schema["properties"].values())
+    arguments = tools["search"].input_schema
+    assert [*arguments["properties"]] == ["query", "limit", "depth", "path", "mode"]
+    assert arguments["required"] == ["query"]
+    assert arguments["properties"]["limit"] == {
+        "type": "integer",
+        "description": "How many results.",
+        "default": 5,
+        "minimum": 1,
+        "maximum": 50,
+    }
+
+
+def test_reindex_status_and_collections_tell_the_same_counts(agent: Agent) -> None:
+    agent.call("search", query="x")
+    done = agent.fields("reindex")
+    assert [*done] == ["added", "updated", "deleted", "unchanged", "skipped", "failed", "total_sections"]
+    files = done["unchanged"]
+    assert files == len(agent.do(lambda client: client.list_resources()).resources) > 20
+    status = agent.fields("index_status")
+    assert status["up_to_date"]
+    assert status["documents"] == files
+    assert status["sections"] == done["total_sections"]
+    (collection,) = agent.fields("list_collections")["collections"]
+    assert (collection["documents"], collection["sections"]) == (files, done["total_sections"])
+    assert agent.fields("reindex", paths="engineering", force=True)["updated"] > 5
+
+
+def test_resources_are_listed_and_read(agent: Agent) -> None:
+    agent.call("search", query="x")
+    listed = agent.do(lambda client: client.list_resources()).resources
+    (found,) = [each for each in listed if each.name == SETUP]
+    assert found.uri.startswith("annai://root/engineering/%E7%92%B0")
+    assert found.mime_type == "text/markdown"
+    read = agent.do(lambda client: client.read_resource(str(found.uri))).contents[0]
+    assert getattr(read, "text", "") == (EXAMPLES / SETUP).read_text(encoding="utf-8")
+    (template,) = agent.do(lambda client: client.list_resource_templates()).resource_templates
+    assert template.uri_template == "annai://{collection}/{+path}"
+    for wrong in ("annai://root/nothing.md", "annai://root/../../etc/passwd", "annai://root", "file:///etc/passwd"):
+        with pytest.raises(MCPError, match=r"There is no document|is not the address of a document"):
+            agent.do(partial(Client.read_resource, uri=wrong))
+
+
+def test_the_prompt_asks_for_an_answer_with_citations(agent: Agent) -> None:
+    (prompt,) = agent.do(lambda client: client.list_prompts()).prompts
+    assert [each.name for each in prompt.arguments or []] == ["question", "collection"]
+    question = "環境構築の方法は？"
+    (message,) = agent.do(lambda client: client.get_prompt(prompt.name, {"question": question})).messages
+    said = getattr(message.content, "text", "")
+    assert question in said
+    assert f"{SETUP}:" in said
+    assert "(path:line)" in said
+    with pytest.raises(MCPError, match="question"):
+        agent.do(lambda client: client.get_prompt(prompt.name, {}))
+    with pytest.raises(MCPError, match="There is no prompt"):
+        agent.do(lambda client: client.get_prompt("other", {}))
+
+
+def test_the_page_on_agents_names_every_tool_argument_and_program(agent: Agent) -> None:
+    page = (EXAMPLES.parent / "docs" / "mcp.md").read_text(encoding="utf-8")
+    for tool in agent.tools().values():
+        for name in (tool.name, *tool.input_schema["properties"]):
+            assert f"`{name}`" in page
+    assert all(f"| `{name}` |" in page for name in PROGRAMS)
+
+
+def test_instructions_name_the_collections_within_a_kilobyte(tmp_path: Path) -> None:
+    (tmp_path / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
+    with Engine(load_config(docs_dir=tmp_path)) as engine:
+        for number in range(12):
+            (tmp_path / f"c{number:02}").mkdir()
+            engine.add_collection(f"c{number:02}", "日本語の長い説明。" * 40, tmp_path / f"c{number:02}")
+    with connected(tmp_path) as agent:
+        said = agent.client.instructions or ""
+        assert len(said.encode()) <= 1000
+        assert "- c00: 日本語の長い説明。" in said
+        assert "more: `list_collections` names them" in said
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_collections_are_tools_and_changes_are_noticed_while_running(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
+    for name in ("api", "guide"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(f"# About {name}\n\nEvery zebra of the {name} is described here.")
+    annai = Annai(tmp_path)
+    annai("collection", "add", "-n", "api", "-d", "What the API can do", "-s", "api")
+    with connected(tmp_path, mode) as agent:
+        assert "- api: What the API can do" in (agent.client.instructions or "")
+        capabilities = agent.client.server_capabilities
+        assert capabilities.tools
+        assert capabilities.tools.list_changed is True
+        tools = agent.tools()
+        assert [*tools] == ["search", "api", *FIXED]
+        assert (tools["api"].description or "").startswith("What the API can do")
+        assert tools["search"].input_schema["properties"]["collections"]["items"]["enum"] == ["api"]
+        assert {row["collection"] for row in agent.fields("api", query="zebra")["results"]} == {"api"}
+
+        def change(*arguments: str) -> list[str]:
+            """Have another process change a collection, and wait for the notice."""
+            if mode == "legacy":
+                before = agent.notices.count("notifications/tools/list_changed")
+                annai(*arguments)
+                eventually(lambda: agent.notices.count("notifications/tools/list_changed") > before)
+            else:
+                agent.do(lambda client: _next_event(client, annai, arguments))
+            return [*agent.tools()]
+
+        added = change("collection", "add", "-n", "guide", "-d", "How to begin", "-s", "guide")
+        assert added == ["search", "api", "guide", *FIXED]
+        found = agent.fields("search", query="zebra", collections=["guide"])["results"]
+        assert {row["collection"] for row in found} == {"guide"}
+        assert "one of api, guide" in agent.failure("search", query="zebra", collections=["other"])
+        assert change("collection", "disable", "-n", "api") == ["search", "guide", *FIXED]
+        assert "There is no tool 'api'" in agent.failure("api", query="zebra")
+        assert change("collection", "delete", "-y", "-n", "guide") == ["search", *FIXED]
+        assert "Every collection is disabled" in agent.failure("search", query="zebra")
+
+
+async def _next_event(client: Client, annai: Annai, arguments: tuple[str, ...]) -> None:
+    async with client.listen(tools_list_changed=True) as events:
+        await asyncio.get_running_loop().run_in_executor(None, lambda: annai(*arguments))
+        async for _ in events:
+            return
+
+
+def test_the_list_of_resources_is_told_to_have_changed(tmp_path: Path) -> None:
+    (tmp_path / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
+    (tmp_path / "a.md").write_text("# A\n\nzebra")
+    with connected(tmp_path) as agent:
+        agent.call("reindex")
+        assert [each.name for each in agent.do(lambda client: client.list_resources()).resources] == ["a.md"]
+        (tmp_path / "b.md").write_text("# B\n\nzebra")
+        eventually(lambda: "notifications/resources/list_changed" in agent.notices)
+        assert [each.name for each in agent.do(lambda client: client.list_resources()).resources] == ["a.md", "b.md"]
+
+
+def test_a_first_search_indexes_by_itself_and_tells_how_far_it_is(tmp_path: Path) -> None:
+    docs, data = tmp_path / "docs", tmp_path / "data" / "deep"
+    docs.mkdir()
+    for number in range(1500):
+        (docs / f"{number}.md").write_text(f"# Note {number}\n\n" + f"zebra number {number} lives here. " * 60)
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    with connected(tmp_path, "auto", ["--docs-dir", str(docs), "--data-dir", str(data)]) as agent:
+        found = agent.do(lambda client: client.call_tool("search", {"query": "zebra"}, progress_callback=note))
+        assert len(found.structured_content["results"]) == 5
+        assert agent.fields("index_status")["documents"] == 1500
+    assert (data / "index.sqlite").exists()
+    assert not (docs / ".annai").exists()
+    assert told
+    assert [done for done, _, _ in told] == sorted({done for done, _, _ in told})
+    assert "files indexed" in (told[-1][2] or "")
+
+
+def test_changes_are_seen_by_the_next_search_and_deleted_files_are_gone(tmp_path: Path) -> None:
+    (tmp_path / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
+    file = tmp_path / "a.md"
+    file.write_text("# A\n\nzebra")
+    with connected(tmp_path) as agent:
+
+        def found(word: str) -> list[str]:
+            return [row["path"] for row in agent.fields("search", query=word, mode="keyword")["results"]]
+
+        assert found("zebra") == ["a.md"]
+        file.write_text("# A\n\ngiraffe")
+        eventually(lambda: found("giraffe") == ["a.md"])
+        assert found("zebra") == []
+        (tmp_path / "b.md").write_text("# B\n\ngiraffe")
+        file.unlink()
+        eventually(lambda: found("giraffe") == ["b.md"])
+
+
+def test_an_agent_can_renew_an_index_that_another_model_made(tmp_path: Path) -> None:
+    settings = tmp_path / "annai.toml"
+    settings.write_text('[embedding]\nprovider = "hashing"\n')
+    (tmp_path / "a.md").write_text("# A\n\nzebra")
+    Annai(tmp_path)("search", "zebra")
+    settings.write_text('[embedding]\nprovider = "static"\n')
+    with connected(tmp_path) as agent:
+        assert "`reindex`" in agent.failure("search", query="zebra")
+        assert "force true" in agent.failure("reindex")
+        assert agent.fields("search", query="zebra", mode="keyword")["notes"][0].startswith("The collection 'root'")
+        assert agent.fields("get_document", path="a.md")["content"] == "# A\n\nzebra"
+        assert agent.fields("reindex", force=True)["added"] == 1
+        assert agent.fields("search", query="zebra")["results"]
+
+
+def test_without_a_watcher_every_search_looks_at_the_disk_first(tmp_path: Path) -> None:
+    (tmp_path / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n[watcher]\nenabled = false\n')
+    with connected(tmp_path) as agent:
+        for word in ("zebra", "giraffe", "lion"):
+            (tmp_path / f"{word}.md").write_text(f"# A\n\n{word}")
+            found = agent.fields("search", query=word, mode="keyword")
+            # On a machine that is too busy to index it within a moment, that is told.
+            assert found["results"] or "still being indexed" in found["notes"][0]
+
+
+def test_an_answer_holds_no_more_tokens_than_allowed(tmp_path: Path) -> None:
+    (tmp_path / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n[search]\nmax_tokens = 1000\n')
+    for number in range(20):
+        body = "\n\n".join(f"ゼブラは{number}の段落{line}に住んでいます。 zebra" for line in range(5 + number * 8))
+        (tmp_path / f"{number}.md").write_text(f"# 文書 {number}\n\n{body}")
+    with connected(tmp_path) as agent:
+        result = agent.call("search", query="ゼブラ", limit=20)
+        assert count_tokens(text(result)) <= 1000
+        assert count_tokens(json.dumps(result.structured_content, ensure_ascii=False)) <= 1000
+        rows = result.structured_content["results"]
+        cut = [row for row in rows if row.get("truncated")]
+        assert cut
+        assert re.search(r"more results did not fit", text(result))
+        for row in rows:
+            whole = (tmp_path / row["path"]).read_text()
+            assert row["content"] in whole
+            assert row.get("truncated") or row["content"] == whole
+            if row.get("truncated") and row["content"]:
+                line = whole.splitlines()[row["content_start_line"] - 1]
+                assert row["content"].startswith(line)
+
+
+def test_a_long_document_comes_in_pages_that_lose_nothing(tmp_path: Path) -> None:
+    (tmp_path / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n[search]\nmax_tokens = 2000\n')
+    parts = [f"## Part {part}\n\n" + "".join(f"Line {line} of it.\n" for line in range(40)) for part in range(30)]
+    whole = "---\ntitle: Long\n---\n# Long\n\n" + "\n".join(parts) + "x" * 9000
+    (tmp_path / "long.md").write_text(whole)
+    with connected(tmp_path) as agent:
+        first = agent.fields("get_document", path="long.md")
+        assert first["pages"] > 5
+        assert first["next_page"] == 2
+        assert "Part 0" in [child["heading"] for child in first["children"]]
+        pages = [agent.fields("get_document", path="long.md", page=n) for n in range(1, first["pages"] + 1)]
+        assert "".join(page["content"] for page in pages) == whole
+        assert "next_page" not in pages[-1]
+        for page in pages[:5]:
+            lines = whole.split("\n")[page["start_line"] - 1 : page["end_line"]]
+            assert "\n".join(lines) == page["content"].removesuffix("\n")
+            assert count_tokens(json.dumps(page)) <= 2000
+        # Pages begin where sections do.
+        assert all(page["content"].startswith("## Part") for page in pages[1:5])

@@ -1,0 +1,388 @@
+"""Does the server behave as a process? Pure output, many clients, clients that die, and an end that leaves nothing."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from annai.config import load_config
+from annai.indexing.lock import IndexLock
+from annai.interfaces.mcp.access import Access
+from annai.project import Project
+from tests.agents import ERAS, connected
+from tests.conftest import Annai
+from tests.loopback import eventually
+
+HANDSHAKE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+LOUD_SERVER = """
+import os, subprocess, sys, warnings
+from annai.embedders.hashing import HashingEmbedder
+
+quiet_init, quiet_query = HashingEmbedder.__init__, HashingEmbedder.embed_query
+
+def loud_init(self, *rest, **options):
+    print("printed when it was loaded")
+    quiet_init(self, *rest, **options)
+
+def loud_query(self, text):
+    print("printed by the embedder")
+    os.write(1, b"written by C code\\n")
+    subprocess.run([sys.executable, "-c", "print('printed by a child')"], check=True)
+    warnings.warn("a warning of the embedder")
+    sys.stdout.write("and no line end")
+    if "crash" in text:
+        raise RuntimeError("the embedder crashed")
+    return quiet_query(self, text)
+
+HashingEmbedder.__init__, HashingEmbedder.embed_query = loud_init, loud_query
+
+from annai.interfaces.cli import main
+main()
+"""
+"""The program itself, with an embedder that behaves as badly as a plug-in can."""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A small project with the quick embedder."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
+    for name in ("zebra", "giraffe", "lion"):
+        (folder / f"{name}.md").write_text(f"# The {name}\n\nEvery {name} is described here.")
+    return folder
+
+
+class Raw:
+    """`annai mcp` with nothing between the test and its pipes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        program: Sequence[str] = ("-m", "annai"),
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *program, *arguments],
+            cwd=folder,
+            env=os.environ | (environment or {}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self._number = 0
+
+    def send(self, message: dict[str, Any] | bytes) -> None:
+        """Send one line."""
+        assert self.process.stdin
+        self.process.stdin.write(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def begin(self, method: str, params: dict[str, Any]) -> int:
+        """Ask, and do not wait."""
+        self._number += 1
+        self.send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        return self._number
+
+    def answer(self, number: int | None) -> dict[str, Any]:
+        """Wait for the answer to a request."""
+        assert self.process.stdout
+        while line := self.process.stdout.readline():
+            message = json.loads(line)
+            if "method" not in message and message.get("id") == number:
+                return dict(message)
+        raise AssertionError("the server ended")
+
+    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Ask, and wait for the answer."""
+        return self.answer(self.begin(method, params))
+
+    def shake_hands(self) -> None:
+        """Begin a session."""
+        self.ask("initialize", HANDSHAKE)
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def search(self, query: str) -> dict[str, Any]:
+        """Search, and return the tool's result."""
+        return dict(self.ask("tools/call", {"name": "search", "arguments": {"query": query}})["result"])
+
+
+@contextmanager
+def raw(folder: Path) -> Iterator[Raw]:
+    """A server that is ended with the block."""
+    server = Raw(folder, "mcp")
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.communicate()
+
+
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error", "--verbose"])
+def test_every_byte_of_standard_output_is_protocol(project: Path, tmp_path: Path, level: str) -> None:
+    (tmp_path / "loud.py").write_text(LOUD_SERVER)
+    if level != "--verbose":
+        (project / "annai.toml").write_text(f'[embedding]\nprovider = "hashing"\n[logging]\nlevel = "{level}"\n')
+    options = [level] if level == "--verbose" else []
+    loud = {"PYTHONWARNINGS": "always"}
+    server = Raw(project, "mcp", *options, program=[str(tmp_path / "loud.py")], environment=loud)
+    server.shake_hands()
+    assert not server.search("zebra").get("isError")
+    failed = server.search("crash")
+    assert failed["isError"]
+    assert "the embedder crashed" in failed["content"][0]["text"]
+    server.send(b"this is no JSON\n")
+    assert server.answer(None)["error"]["code"] == -32700
+    assert server.ask("no/such/method", {})["error"]["code"] == -32601
+    last = server.begin("tools/list", {})
+    output, errors = server.process.communicate(timeout=60)
+    messages = [json.loads(line) for line in output.splitlines()]
+    assert [message["id"] for message in messages if "result" in message] == [last]
+    assert all(message["jsonrpc"] == "2.0" for message in messages)
+    assert server.process.returncode == 0
+    for printed in ("when it was loaded", "by the embedder", "written by C code", "by a child", "a warning of the"):
+        assert printed.encode() in errors
+
+
+def test_a_script_that_ends_its_input_at_once_gets_its_answers(project: Path) -> None:
+    calls = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HANDSHAKE},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "annai", "mcp"],
+        cwd=project,
+        input="".join(json.dumps(call) + "\n" for call in calls),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("how", ["end of input", "SIGTERM", "SIGINT", "SIGHUP"])
+def test_the_server_ends_with_its_client_and_leaves_nothing_running(project: Path, how: str) -> None:
+    with raw(project) as server:
+        server.shake_hands()
+        server.search("zebra")
+        children = psutil.Process(server.process.pid).children(recursive=True)
+        if how == "end of input":
+            assert server.process.stdin
+            server.process.stdin.close()
+            server.process.stdin = None
+        else:
+            server.process.send_signal(getattr(signal, how))
+        assert server.process.wait(30) == 0
+        assert not [child for child in children if child.is_running()]
+        assert index_is_free(project)
+    assert "zebra.md" in Annai(project)("search", "zebra", "--format", "files").stdout
+
+
+def test_a_client_that_dies_while_much_is_indexed_takes_its_server_with_it(project: Path) -> None:
+    for number in range(3000):
+        (project / f"{number}.md").write_text(f"# Note {number}\n\n" + f"ostrich {number} lives here. " * 80)
+    program = (
+        "import subprocess, sys, time\n"
+        "server = subprocess.Popen([sys.executable, '-m', 'annai', 'mcp'], stdin=-1, stdout=-1)\n"
+        f"lines = [{json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'initialize', 'params': HANDSHAKE})!r},\n"
+        """ '{"jsonrpc": "2.0", "method": "notifications/initialized"}',\n"""
+        """ '{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "reindex"}}']\n"""
+        "server.stdin.write('\\n'.join(lines).encode() + b'\\n'); server.stdin.flush()\n"
+        "server.stdout.readline()\n"
+        "print(server.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    client = subprocess.Popen([sys.executable, "-c", program], cwd=project, stdout=subprocess.PIPE, text=True)
+    try:
+        assert client.stdout
+        server = psutil.Process(int(client.stdout.readline()))
+        eventually((project / ".annai" / "index.sqlite").exists)
+        family = [server, *server.children(recursive=True)]
+    finally:
+        client.kill()
+        client.communicate()
+    eventually(lambda: not any(is_alive(each) for each in family))
+    assert index_is_free(project)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_cancelled_request_is_given_up_and_the_next_is_answered(project: Path, mode: str) -> None:
+    for number in range(3000):
+        (project / f"{number}.md").write_text(f"# Note {number}\n\n" + f"ostrich {number} lives here. " * 80)
+    with connected(project, mode) as agent:
+
+        async def begin_and_cancel(client: Any) -> None:  # noqa: ANN401 - the SDK's client
+            begun = asyncio.Event()
+
+            async def note(*_: object) -> None:
+                begun.set()
+
+            call = asyncio.ensure_future(client.call_tool("reindex", {"force": True}, progress_callback=note))
+            await asyncio.wait_for(begun.wait(), 60)
+            call.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await call
+
+        agent.do(begin_and_cancel)
+        assert agent.fields("index_status")["documents"] < 3003
+        assert agent.tools()
+
+
+def test_ten_clients_share_one_project(project: Path) -> None:
+    def live(number: int) -> tuple[int, list[str]]:
+        with connected(project, ERAS[number % 2]) as agent:
+            (project / f"mine-{number}.md").write_text(f"# Mine\n\nwalrus{number}")
+            found: list[str] = []
+
+            def is_found() -> bool:
+                rows = agent.fields("search", query=f"walrus{number}", mode="keyword")["results"]
+                found[:] = [row["path"] for row in rows]
+                return bool(found)
+
+            eventually(is_found)
+            for _ in range(5):
+                assert agent.fields("search", query="giraffe")["results"][0]["path"] == "giraffe.md"
+            return number, found
+
+    with ThreadPoolExecutor(10) as threads:
+        results = dict(threads.map(live, range(10)))
+    assert results == {number: [f"mine-{number}.md"] for number in range(10)}
+    assert index_is_free(project)
+
+
+def test_of_two_servers_each_can_reindex_and_one_takes_over_from_the_other(project: Path) -> None:
+    with connected(project) as second_to_end:
+        with connected(project) as first:
+            first.call("search", query="zebra")
+            second_to_end.call("search", query="zebra")
+            (project / "new.md").write_text("# New\n\nostrich")
+            (project / "lion.md").unlink()
+            counts = [agent.fields("reindex", force=True) for agent in (first, second_to_end)]
+            assert [count["failed"] for count in counts] == [0, 0]
+            assert [count["total_sections"] for count in counts] == [3, 3]
+            assert counts[1]["updated"] == 3
+        (project / "new.md").write_text("# New\n\nemu")
+        eventually(lambda: bool(second_to_end.fields("search", query="emu", mode="keyword")["results"]))
+
+
+def test_a_thousand_calls_take_no_more_memory(project: Path) -> None:
+    with raw(project) as server:
+        server.shake_hands()
+        process = psutil.Process(server.process.pid)
+
+        def call_often(count: int) -> int:
+            for number in range(count):
+                server.search(f"zebra {number}")
+                server.ask("tools/call", {"name": "get_document", "arguments": {"path": "zebra.md"}})
+            return int(process.memory_info().rss)
+
+        before = call_often(150)
+        after = call_often(500)
+        assert after < before * 1.05 + 3_000_000, f"{before:,} → {after:,}"
+
+
+def test_the_project_server_is_used_while_it_runs_and_done_without_when_it_ends(project: Path) -> None:
+    annai = Annai(project)
+    annai("server", "start", "--port", "auto")
+    try:
+        with connected(project) as agent:
+            assert agent.fields("search", query="zebra")["results"][0]["path"] == "zebra.md"
+            assert agent.fields("reindex")["unchanged"] == 3
+            assert agent.fields("get_document", path="zebra.md")["content"].startswith("# The zebra")
+            resources = agent.do(lambda client: client.list_resources()).resources
+            assert [each.name for each in resources] == ["giraffe.md", "lion.md", "zebra.md"]
+            annai("collection", "add", "-n", "all", "-d", "All of it", "-s", ".")
+            eventually(lambda: "notifications/tools/list_changed" in agent.notices)
+            assert "all" in agent.tools()
+            annai("server", "stop")
+            (project / "new.md").write_text("# New\n\nostrich")
+            eventually(lambda: bool(agent.fields("all", query="ostrich", mode="keyword")["results"]))
+    finally:
+        annai("server", "stop")
+
+
+def test_a_server_that_ends_in_the_middle_of_a_call_does_not_lose_the_call(project: Path) -> None:
+    annai = Annai(project)
+    annai("server", "start", "--port", "auto")
+    access, asked = Access(load_config(docs_dir=project)), []
+
+    def work(project: Project) -> list[str]:
+        asked.append(type(project).__name__)
+        annai("server", "stop")
+        project.refresh()
+        return project.document_paths("root")
+
+    try:
+        assert len(access.use(work)) == 3
+        assert asked == ["Client", "Engine"]
+    finally:
+        access.close()
+        annai("server", "stop")
+
+
+def test_a_project_that_cannot_be_opened_says_so_and_keeps_the_client(project: Path) -> None:
+    (project / ".annai").mkdir()
+    (project / ".annai" / "index.sqlite").write_text("this is a letter, not an index" * 100)
+    with connected(project, "auto") as agent:
+        assert "search" in agent.tools()
+        assert "is not an annai index" in agent.failure("search", query="zebra")
+        with pytest.raises(MCPError, match="is not an annai index"):
+            agent.do(lambda client: client.read_resource("annai://root/zebra.md"))
+        (project / ".annai" / "index.sqlite").unlink()
+        assert agent.fields("search", query="zebra")["results"]
+
+
+def test_the_home_folder_is_not_indexed_unless_it_is_named(tmp_path: Path) -> None:
+    home = Path(os.environ["HOME"])
+    (home / "a.md").write_text("# A\n\nzebra")
+    with connected(home) as agent:
+        assert "your home folder" in agent.failure("search", query="zebra")
+    with connected(home, arguments=["--docs-dir", str(home), "--data-dir", str(tmp_path)]) as agent:
+        assert agent.fields("search", query="zebra")["results"]
+
+
+def test_a_message_without_end_is_refused_and_the_next_is_answered(project: Path) -> None:
+    with raw(project) as server:
+        server.shake_hands()
+        server.send(b'{"jsonrpc": "2.0", "id": 9, "method": "' + b"x" * 20_000_000 + b'"}\n')
+        assert server.answer(None)["error"]["code"] == -32700
+        assert server.ask("tools/list", {})["result"]["tools"]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether a process still does something."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def index_is_free(project: Path) -> bool:
+    """Whether nobody keeps the index any more."""
+    path = load_config(docs_dir=project).database_path
+    lock = IndexLock(path.with_name(path.name + ".keeper"))
+    deadline = time.monotonic() + 20
+    while not lock.hold():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    lock.release()
+    return True

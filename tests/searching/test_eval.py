@@ -1,0 +1,142 @@
+"""Does `annai eval` measure what it says? Real files, the program itself, and the judge of the evaluation sets."""
+
+import json
+import os
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annai.searching.evaluation import Question, evaluate
+from annai.types import Answer, Hit, Query
+from tests.conftest import Annai
+
+Write = Callable[[str, str], Path]
+
+EVAL = Path(os.environ.get("ANNAI_EVAL", Path(__file__).parents[3] / "shared" / "eval"))
+
+
+@pytest.fixture
+def fruit(annai: Annai, write: Write) -> Annai:
+    """Three documents, and questions about them."""
+    for name in ("apple", "pear", "plum"):
+        write(f"{name}.md", f"# {name.title()}\n\nAll about the {name}.")
+    write(
+        "q.jsonl",
+        "".join(
+            json.dumps({"id": name, "text": f"about the {name}", "type": kind}) + "\n"
+            for name, kind in (("apple", "easy"), ("pear", "easy"), ("plum", "hard"))
+        ),
+    )
+    write("r.tsv", "apple\tapple.md\t1\npear\tpear\t1\nplum\tapple.md\t1\nplum\tplum.md\t2\nplum\tpear.md\t0\n")
+    return annai
+
+
+def evaluated(annai: Annai, *arguments: str, code: int = 0) -> str:
+    done = annai("eval", "--queries", "q.jsonl", "--qrels", "r.tsv", *arguments, code=code)
+    return done.stderr if code else done.stdout
+
+
+def test_questions_are_measured_in_all_and_by_type(fruit: Annai) -> None:
+    (measured,) = json.loads(evaluated(fruit, "--format", "json"))
+    rows = {row["type"]: row for row in measured["measures"]}
+    assert [*rows] == ["all", "easy", "hard"]
+    assert rows["easy"] == {"type": "easy", "queries": 2, "ndcg": 1.0, "recall": 1.0, "mrr": 1.0}
+    assert rows["hard"]["queries"] == 1
+    assert 0 < rows["hard"]["ndcg"] < 1
+    assert measured["milliseconds"]["median"] > 0
+
+
+def test_a_judgement_names_a_file_however_its_path_is_written(fruit: Annai, write: Write) -> None:
+    write("https:/site/fig.md", "# Fig\n\nAll about the fig.")
+    write("q.jsonl", '{"id": "fig", "text": "about the fig"}\n{"id": "plum", "text": "about the plum"}\n')
+    write("r.tsv", "fig\thttps://site/fig\t1\nplum\t./plum.md\t1\n")
+    (measured,) = json.loads(evaluated(fruit, "--format", "json"))
+    assert measured["measures"][0]["ndcg"] == 1.0
+
+
+def test_a_table_shows_the_measures_the_time_and_the_worst(fruit: Annai) -> None:
+    shown = evaluated(fruit)
+    assert "nDCG@10" in shown
+    assert "ms a question" in shown
+    worst = shown.split("The worst:")[1]
+    assert "about the plum" in worst
+    assert "about the pear" not in worst
+
+
+def test_the_run_file_holds_paths_best_first(fruit: Annai) -> None:
+    evaluated(fruit, "--run", "run.jsonl")
+    rows = [json.loads(line) for line in (fruit.folder / "run.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows] == ["apple", "pear", "plum"]
+    assert rows[0]["docs"][0] == "apple.md"
+    assert sorted(rows[0]["docs"]) == sorted(set(rows[0]["docs"]))
+
+
+def test_settings_are_compared_side_by_side(fruit: Annai) -> None:
+    compared = ("--compare", "search.mode=keyword", "--compare", "chunking.strategy=tokens")
+    found = json.loads(evaluated(fruit, *compared, "--format", "json"))
+    assert [each["setting"] for each in found] == ["", "search.mode=keyword", "chunking.strategy=tokens"]
+    assert all(each["measures"][0]["queries"] == 3 for each in found)
+    before = (fruit.folder / ".annai" / "index.sqlite").read_bytes()
+    assert "chunking.strategy=tokens" in evaluated(fruit, *compared)
+    assert (fruit.folder / ".annai" / "index.sqlite").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("queries", "qrels", "says"),
+    [
+        ("", "a\tb\t1\n", "holds no questions"),
+        ("not json\n", "a\tb\t1\n", "line 1: a question is one JSON object"),
+        ('{"id": "a"}\n', "a\tb\t1\n", "line 1: a question is one JSON object"),
+        ('{"id": 1, "text": "x"}\n', "a\tb\t1\n", "line 1: a question is one JSON object"),
+        ("[1]\n", "a\tb\t1\n", "line 1: a question is one JSON object"),
+        ('{"id": "a", "text": " "}\n', "a\tb\t1\n", "its text is empty"),
+        ('{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n', "a\tb\t1\n", "line 2: the id 'a' comes twice"),
+        ('{"id": "a", "text": "x"}\n', "a b 1\n", "line 1: a judgement is"),
+        ('{"id": "a", "text": "x"}\n', "a\tb\tmuch\n", "line 1: a judgement is"),
+        ('{"id": "a", "text": "x"}\n', "b\tb\t1\n", "No question is named"),
+        ('{"id": "a", "text": "x"}\n', "", "No question is named"),
+    ],
+)
+def test_wrong_files_are_told_in_one_sentence(fruit: Annai, queries: str, qrels: str, says: str) -> None:
+    (fruit.folder / "q.jsonl").write_text(queries)
+    (fruit.folder / "r.tsv").write_text(qrels)
+    told = evaluated(fruit, code=1)
+    assert says in told
+    assert told.count("\n") == 1
+
+
+def test_missing_and_binary_files_and_wrong_settings_are_told_in_one_sentence(fruit: Annai) -> None:
+    assert "cannot be read" in fruit("eval", "--queries", "none", "--qrels", "r.tsv", code=1).stderr
+    (fruit.folder / "binary").write_bytes(b"\xff\xfe\x00")
+    assert "UTF-8" in fruit("eval", "--queries", "q.jsonl", "--qrels", "binary", code=1).stderr
+    assert "cannot be written" in evaluated(fruit, "--run", "no/folder/run", code=1)
+    for wrong in ("mode", "search.mode", "nothing.mode=1", "search.mode=sideways", "search.nothing=1"):
+        assert evaluated(fruit, "--compare", wrong, code=1).count("\n") == 1
+
+
+names = [str(number) for number in range(15)]
+
+
+@pytest.mark.skipif(not (EVAL / "score.py").exists(), reason="there is no judge")
+@given(
+    st.lists(st.sampled_from(names), max_size=30),
+    st.dictionaries(st.sampled_from(names), st.integers(0, 2), min_size=1),
+)
+def test_the_measures_are_those_of_the_judge(found: list[str], relevant: dict[str, int]) -> None:
+    """Any list of sections' documents, with any judgement of them."""
+
+    def search(query: Query) -> Answer:
+        hits = [Hit("", "", f"{name}.md", "", "", (), 0, (), 1, 1, 0, 0, 0, 0.5, "") for name in found]
+        return Answer(query.text, 1.0, len(hits), tuple(hits))
+
+    spec = spec_from_file_location("score", EVAL / "score.py")
+    assert spec
+    assert spec.loader
+    judge = module_from_spec(spec)
+    spec.loader.exec_module(judge)
+    (measured,) = evaluate(search, [Question("1", "text")], {"1": relevant}, "hybrid").outcomes
+    assert (measured.ndcg, measured.recall, measured.mrr) == pytest.approx(judge.measures(found, relevant))

@@ -1,0 +1,320 @@
+"""Can a team share an index in PostgreSQL? Several servers and workers, some of which die, on one real database."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from annai.config import Config, load_config
+from annai.engine import Engine
+from annai.errors import AnnaiError, NewerIndex, StoreError, StoreFull, StoreReadOnly
+from annai.settings import StoreSettings
+from annai.stores.postgres import database, graphs
+from annai.stores.postgres.store import PostgresStore, open_store
+from annai.types import Collection, Query, Where
+from annai.upkeep.worker import Worker
+from tests.conftest import Annai
+from tests.engines import postgres_folder, postgres_url
+from tests.loopback import eventually
+from tests.stores.test_contract import indexed, matching_paths, nearest_paths
+
+__all__ = ["postgres_folder", "postgres_url"]
+
+FILES = 600
+
+
+def settings(url: str) -> StoreSettings:
+    return StoreSettings(engine="postgres", url=url, lease_seconds=2.0)
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[PostgresStore]:
+    with PostgresStore(settings(postgres_url)) as store:
+        store.save_collection(Collection("a", Path("/a")))
+        yield store
+
+
+def project(folder: Path, url: str) -> Path:
+    """A project on a machine of its own, as far as it knows."""
+    folder.mkdir()
+    (folder / "annai.toml").write_text(
+        f'[store]\nengine = "postgres"\nurl = "{url}"\nlease_seconds = 2.0\n[embedding]\nprovider = "hashing"\n'
+    )
+    return folder
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A server with its worker, in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "annai", "server", "start", "--foreground", "--port", "auto"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        assert "Serving" in process.stdout.readline()
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait(60)
+        if process.stdout:
+            process.stdout.close()
+
+
+def test_two_servers_share_the_work_and_one_that_is_killed_loses_nothing(tmp_path: Path, postgres_url: str) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(FILES):
+        (source / f"{number}.md").write_text(f"# Document {number}\n\nThe word of it is word{number}.\n")
+    first, second = project(tmp_path / "first", postgres_url), project(tmp_path / "second", postgres_url)
+    with PostgresStore(settings(postgres_url)) as watcher, serving(first) as doomed, serving(second):
+        # Only now is there something to do, for both at once.
+        watcher.save_collection(Collection("docs", source, "All"))
+
+        def done() -> int:
+            return watcher.statistics("docs").documents
+
+        eventually(lambda: done() > 0)
+        assert done() < FILES
+        os.kill(doomed.pid, signal.SIGKILL)
+        doomed.wait(60)
+        answers: list[str] = []
+
+        def all_is_done() -> bool:
+            answers.append(
+                Annai(second)("search", "word of it", "--format", "files", "--server", url_of(second)).stdout
+            )
+            return done() == FILES and not watcher.requests.due()
+
+        eventually(all_is_done)
+        assert all(answers)
+        counts = watcher.requests.counts()
+        assert set(counts) <= {"completed", "skipped"}
+        assert watcher.statistics("docs").documents == FILES
+        assert len(watcher.states("docs")) == FILES
+        held = watcher.inventory()
+        # A document of this kind is one section, which is there once, with its vector and its words.
+        assert len(held.sections) == len(held.vectors) == len(held.passages) == FILES
+        assert matching_paths(watcher, "word7", limit=1) == ["7.md"]
+
+
+def url_of(folder: Path) -> str:
+    """Where the project's server listens."""
+    from annai.serving.pidfile import running
+
+    record = running(load_config(docs_dir=folder))
+    assert record
+    return record.url
+
+
+def test_workers_reconnect_when_the_server_is_started_anew(tmp_path: Path, postgres_url: str) -> None:
+    folder = project(tmp_path / "docs", postgres_url)
+    for number in range(200):
+        (folder / f"{number}.md").write_text(f"# Document {number}\n\nword{number}\n")
+    with Engine(load_config(docs_dir=folder)) as engine, Worker(engine):
+        eventually(lambda: engine.store.statistics("root").documents > 0)
+        # As a restart does it to every connection there is.
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND query <> ''"
+                " AND backend_type = 'client backend'"
+            )
+        eventually(lambda: _documents(engine) == 200)
+        answer = engine.search(Query("word17", mode="keyword"))
+        assert answer.results[0].path == "17.md"
+
+
+def _documents(engine: Engine) -> int:
+    try:
+        return engine.store.statistics("root").documents
+    except StoreError:
+        return 0
+
+
+def test_a_dead_workers_claim_goes_to_the_next_after_its_lease(postgres_url: str) -> None:
+    with PostgresStore(settings(postgres_url)) as living:
+        living.save_collection(Collection("a", Path("/a")))
+        living.requests.add("a", ["x.md"])
+        dead = PostgresStore(settings(postgres_url))
+        assert len(dead.requests.claim(1)) == 1
+        assert living.requests.claim(1) == []
+        assert living.requests.recover() == 0
+        dead.close()
+        eventually(lambda: len(living.requests.claim(1)) == 1)
+
+
+def test_a_living_workers_claim_is_renewed_for_as_long_as_it_takes(postgres_url: str) -> None:
+    with PostgresStore(settings(postgres_url)) as slow, PostgresStore(settings(postgres_url)) as other:
+        slow.save_collection(Collection("a", Path("/a")))
+        slow.requests.add("a", ["x.md"])
+        assert len(slow.requests.claim(1)) == 1
+
+        def leases() -> set[object]:
+            with psycopg.connect(postgres_url) as connection:
+                return {row[0] for row in connection.execute("SELECT leased_until FROM annai_requests").fetchall()}
+
+        before = leases()
+        eventually(lambda: leases() != before)
+        assert other.requests.claim(1) == []
+
+
+def test_a_machine_without_the_files_serves_and_leaves_indexing_to_others(tmp_path: Path, postgres_url: str) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a.md").write_text("# A\n\napple\n")
+    with Engine(load_config(docs_dir=project(tmp_path / "pusher", postgres_url))) as pusher:
+        pusher.add_collection("docs", "All", source)
+        pusher.refresh()
+    elsewhere = tmp_path / "elsewhere"
+    source.rename(elsewhere)
+    with Engine(load_config(docs_dir=project(tmp_path / "server", postgres_url))) as server:
+        server.store.requests.add("docs", ["a.md"])
+        server.refresh()
+        assert server.search(Query("apple")).results[0].path == "a.md"
+        assert server.store.requests.counts() == {"completed": 1, "pending": 1}
+
+
+def test_large_numbers_of_passages_get_an_index_that_finds_nearly_all(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "INDEX_FROM", 500)
+    with store.bulk():
+        store.write(
+            "a", [indexed(f"{number}/x.md", f"word{number}", seed=number * 100, parts=30) for number in range(40)]
+        )
+    with psycopg.connect(store._settings.url) as connection:
+        names = {row[0] for row in connection.execute("SELECT indexname FROM pg_indexes").fetchall()}
+    assert "annai_hnsw_256" in names
+    assert nearest_paths(store, 707, limit=1) == ["7/x.md"]
+    # So narrow that the index gives up long before.
+    assert nearest_paths(store, 707, Where(paths=("31",)), limit=30) == ["31/x.md"] * 30
+    assert nearest_paths(store, 707, Where(paths=("nowhere",))) == []
+
+
+def test_an_index_whose_building_was_cut_off_is_built_anew(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphs, "INDEX_FROM", 100)
+    store.write("a", [indexed(f"{number}.md", seed=number * 100, parts=30) for number in range(5)])
+    valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'annai_hnsw_256'::regclass"
+    with psycopg.connect(store._settings.url, autocommit=True) as connection:
+        assert connection.execute(valid).fetchone() == (True,)
+        connection.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'annai_hnsw_256'::regclass")
+        store.write("a", [indexed("more.md")])
+        assert connection.execute(valid).fetchone() == (True,)
+
+
+def test_lists_are_merged_and_forget_what_is_gone(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"zz{letter * 4}" for letter in "abcdefghijklmnopqrst"]
+    for number, name in enumerate(names):
+        store.write("a", [indexed("a.md", f"apple {name}"), indexed(f"{number}.md", "apple")])
+    with psycopg.connect(store._settings.url) as connection:
+        (segments,) = connection.execute("SELECT count(*) FROM annai_segments").fetchone() or (0,)
+        (tombs,) = connection.execute("SELECT count(*) FROM annai_tombstones").fetchone() or (0,)
+    assert segments < 10
+    assert tombs == 19
+    assert matching_paths(store, names[3]) == []
+    assert matching_paths(store, names[19]) == ["a.md"]
+    monkeypatch.setattr("annai.stores.postgres.postings.FEWEST_DEAD", 1)
+    store.write("a", [indexed("a.md", "apple last")])
+    with psycopg.connect(store._settings.url) as connection:
+        assert connection.execute("SELECT count(*) FROM annai_tombstones").fetchone() == (0,)
+    assert matching_paths(store, names[19]) == []
+    assert len(matching_paths(store, "apple", limit=50)) == 21
+
+
+def told(url: str) -> str:
+    with pytest.raises(StoreError) as caught:
+        open_store(Config(Path("/"), store=StoreSettings(engine="postgres", url=url)))
+    return str(caught.value)
+
+
+def test_what_stands_in_the_way_is_said_in_one_sentence(postgres_url: str) -> None:
+    assert "names no database" in told("")
+    assert "cannot be reached" in told("postgresql://nobody@127.0.0.1:1/none")
+    assert "postgresql://USER" in told("this is no URL")
+    assert "secret" not in told("postgresql://nobody:secret@127.0.0.1:1/none")
+    server, _, options = postgres_url.partition("?")
+    assert "does not exist" in told(f"{server.rpartition('/')[0]}/missing?{options.partition('&options')[0]}")
+
+
+def test_errors_of_the_server_become_sentences(store: PostgresStore) -> None:
+    opened = store._database
+    for error, kind, words in (
+        (psycopg.errors.DiskFull("could not extend file"), StoreFull, "no space left"),
+        (psycopg.errors.ReadOnlySqlTransaction("in recovery"), StoreReadOnly, "cannot be written"),
+        (psycopg.errors.UndefinedFile("vector.control"), StoreError, "pgvector"),
+        (psycopg.errors.InsufficientPrivilege("permission denied"), StoreError, "GRANT ALL"),
+        (psycopg.OperationalError('password authentication failed for user "x"'), StoreError, "password"),
+        (psycopg.OperationalError("server closed the connection"), StoreError, "Nothing is lost"),
+        (psycopg.errors.DataException("odd"), StoreError, "refused"),
+    ):
+        with pytest.raises(kind, match=words), opened.translate_errors():
+            raise error
+
+
+def test_a_wrong_password_a_missing_extension_and_a_newer_index_are_told(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS annai_guest")
+        connection.execute("CREATE ROLE annai_guest LOGIN")
+    guest = postgres_url.replace("postgres:@", "annai_guest@").replace("user=postgres", "user=annai_guest")
+    if guest != postgres_url:
+        assert "may not" in told(guest)
+    monkeypatch.setattr(database, "OLDEST_PGVECTOR", (99, 0))
+    assert "annai needs" in told(postgres_url)
+    monkeypatch.undo()
+    PostgresStore(settings(postgres_url)).close()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("UPDATE annai_schema SET version = 99")
+    with pytest.raises(NewerIndex):
+        PostgresStore(settings(postgres_url))
+
+
+def test_two_who_open_a_new_index_at_once_make_it_once(postgres_url: str) -> None:
+    problems: list[AnnaiError] = []
+
+    def open_it() -> None:
+        try:
+            PostgresStore(settings(postgres_url)).close()
+        except AnnaiError as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+
+
+def test_a_read_replica_can_be_searched_and_not_written(postgres_url: str) -> None:
+    with PostgresStore(settings(postgres_url)) as store:
+        store.save_collection(Collection("a", Path("/a")))
+        store.write("a", [indexed("a.md", "apple")])
+    replica = postgres_url.replace("search_path", "default_transaction_read_only%3Don%20-csearch_path")
+    with PostgresStore(settings(replica)) as reader:
+        assert reader.read_only
+        assert matching_paths(reader, "apple") == ["a.md"]
+        with pytest.raises(StoreReadOnly):
+            reader.write("a", [indexed("b.md", "banana")])
+
+
+def test_a_server_on_a_read_replica_has_no_worker(tmp_path: Path, postgres_url: str) -> None:
+    PostgresStore(settings(postgres_url)).close()
+    replica = postgres_url.replace("search_path", "default_transaction_read_only%3Don%20-csearch_path")
+    with Engine(load_config(docs_dir=project(tmp_path / "replica", replica))) as engine, Worker(engine):
+        assert engine.read_only
+        assert engine.wake is None

@@ -1,0 +1,215 @@
+"""Do LanceDB, Chroma and Qdrant stay true to the index file beside them, whatever happens to either?"""
+
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from annai.config import Config
+from annai.errors import StoreError
+from annai.settings import StoreSettings
+from annai.stores import beside, lancedb
+from annai.stores.base import load_store
+from annai.stores.sidecar.chroma import ChromaNeighbours
+from annai.stores.sidecar.lancedb import LanceNeighbours
+from annai.stores.sidecar.store import SidecarStore
+from annai.types import Collection, Where
+from annai.upkeep.maintenance import check
+from tests.engines import config_for, quick_folder
+from tests.loopback import eventually
+from tests.stores.test_contract import indexed, matching_paths, nearest_paths, vector
+
+__all__ = ["quick_folder"]
+
+
+@pytest.fixture(params=["lancedb", "chroma", "qdrant"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SidecarStore]:
+    with load_store(config_for(request.param, tmp_path, request)) as store:
+        assert isinstance(store, SidecarStore)
+        store.save_collection(Collection("a", Path("/a")))
+        yield store
+
+
+def test_what_the_engine_took_in_before_a_crash_is_never_returned(store: SidecarStore) -> None:
+    store.write("a", [indexed("a.md", "apple", seed=1)])
+    # A write that was cut off after its first step, as by a power failure.
+    lost = [indexed("b.md", "banana", seed=5, parts=3)]
+    spans = store._reserve(lost)
+    store._hand_over(1, lost, spans)
+    assert nearest_paths(store, 5) == ["a.md"]
+    assert any("belong to no document" in str(fault) for fault in check(store))
+    store.write("a", [indexed("c.md", "cherry", seed=9)])
+    assert sorted(nearest_paths(store, 5)) == ["a.md", "c.md"]
+    store.sweep()
+    assert check(store) == []
+    assert len(store._neighbours.keys()) == 2
+
+
+def test_an_abandoned_write_is_swept_up_by_a_later_one(store: SidecarStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "ABANDONED_SECONDS", -1.0)
+    lost = [indexed("b.md", "banana", parts=3)]
+    store._hand_over(1, lost, store._reserve(lost))
+    assert len(store._neighbours.keys()) == 3
+    store.write("a", [indexed("a.md", "apple")])
+    assert len(store._neighbours.keys()) == 1
+
+
+def test_what_was_replaced_goes_when_no_search_can_still_need_it(
+    store: SidecarStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write("a", [indexed("a.md", "apple", parts=5)])
+    store.write("a", [indexed("a.md", "apple", parts=2)])
+    store.write("a", [indexed("b.md", "banana")])
+    assert len(store._neighbours.keys()) == 8
+    assert len(nearest_paths(store, 1, limit=20)) == 3
+    store.vacuum()
+    assert len(store._neighbours.keys()) == 3
+    monkeypatch.setattr(beside, "GRACE_SECONDS", -1.0)
+    store.write("a", removed=["a.md"])
+    store.write("a", [indexed("c.md", "cherry")])
+    assert len(store._neighbours.keys()) == 2
+
+
+def test_a_write_that_the_engine_refuses_changes_nothing(store: SidecarStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write("a", [indexed("a.md", "apple")])
+
+    def refuse(*_: object) -> None:
+        raise StoreError("it is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store._neighbours, "add", refuse)
+        with pytest.raises(StoreError, match="it is full"):
+            store.write("a", [indexed("a.md", "banana")], removed=["a.md"])
+    assert matching_paths(store, "apple") == ["a.md"]
+    assert matching_paths(store, "banana") == []
+    store.write("a", [indexed("a.md", "banana")])
+    assert matching_paths(store, "banana") == ["a.md"]
+
+
+def test_a_narrow_restriction_finds_all_that_it_lets_through(
+    store: SidecarStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "BRUTE_FORCE_UP_TO", 0)
+    store.write("a", [indexed(f"{number}/it's.md", seed=number * 50, parts=40) for number in range(30)])
+    store.save_collection(Collection("b", Path("/b")))
+    store.write("b", [indexed("7/x.md", seed=7777)])
+    assert nearest_paths(store, 1, Where(paths=("29",)), limit=40) == ["29/it's.md"] * 40
+    assert nearest_paths(store, 1, Where(collections=("b",))) == ["7/x.md"]
+    assert "29/it's.md" not in nearest_paths(store, 29 * 50 + 1, Where(excludes=("29",)), limit=40)
+
+
+def test_lancedb_puts_small_files_together_and_indexes_many_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lancedb, "INDEX_FROM", 900)
+    config = Config(tmp_path, store=StoreSettings(engine="lancedb", url=str(tmp_path / "elsewhere")))
+    with load_store(config) as store:
+        store.save_collection(Collection("a", Path("/a")))
+        for number in range(lancedb.WRITES_BEFORE_COMPACTION + 2):
+            store.write("a", [indexed(f"{number}.md", seed=number * 100, parts=30)])
+        assert isinstance(store, SidecarStore)
+        assert isinstance(store._neighbours, LanceNeighbours)
+        table = store._neighbours._table(256)
+        assert table.stats()["fragment_stats"]["num_fragments"] < 5
+        indices = {index.columns[0]: index.index_type for index in table.list_indices()}
+        assert indices.keys() == {"key", "path", "collection", "vector"}
+        assert "Hnsw" in indices["vector"]
+        assert nearest_paths(store, 1607, limit=1) == ["16.md"]
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_chroma_gets_its_settings_and_names_passages_by_their_path(tmp_path: Path) -> None:
+    settings = StoreSettings(engine="chroma", hnsw_m=8, hnsw_construction_ef=50, hnsw_search_ef=33)
+    with load_store(Config(tmp_path, store=settings)) as store:
+        store.save_collection(Collection("a", Path("/a")))
+        store.write("a", [indexed("docs/a.md")])
+        assert isinstance(store, SidecarStore)
+        assert isinstance(store._neighbours, ChromaNeighbours)
+        collection = store._neighbours._collection(256)
+        graph = collection._model.configuration_json["hnsw"]
+        assert (graph["space"], graph["max_neighbors"]) == ("cosine", 8)
+        assert (graph["ef_construction"], graph["ef_search"]) == (50, 33)
+        (name,) = collection.get(include=[])["ids"]
+        assert name.startswith("docs/a.md::chunk_")
+
+
+@pytest.fixture
+def chroma_server(tmp_path: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    code = "from chromadb.cli.cli import app; app()"
+    arguments = ["run", "--path", str(tmp_path / "chroma"), "--port", str(port)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+    def answers() -> bool:
+        assert process.poll() is None
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/heartbeat", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    try:
+        eventually(answers)
+        yield f"http://127.0.0.1:{port}", process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_chroma_may_be_a_server(tmp_path: Path, chroma_server: tuple[str, "subprocess.Popen[bytes]"]) -> None:
+    url, process = chroma_server
+    with load_store(Config(tmp_path, store=StoreSettings(engine="chroma", url=url))) as store:
+        store.save_collection(Collection("a", Path("/a")))
+        store.write("a", [indexed("a.md", "apple", seed=1), indexed("b.md", "banana", seed=2)])
+        assert nearest_paths(store, 2, limit=1) == ["b.md"]
+        process.terminate()
+        process.wait(30)
+        with pytest.raises(StoreError, match="Nothing is lost"):
+            store.nearest(vector(1), 5, Where())
+        with pytest.raises(StoreError, match="Nothing is lost"):
+            store.write("a", [indexed("a.md", "cherry")])
+        assert matching_paths(store, "apple") == ["a.md"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "url", "words"),
+    [
+        ("chroma", "http://127.0.0.1:1", "could not be used"),
+        ("chroma", "nonsense", "http://HOST:PORT"),
+        ("qdrant", "http://127.0.0.1:1", "could not be used"),
+        ("lancedb", "/proc/nowhere", "LanceDB could not use"),
+    ],
+)
+def test_an_engine_that_cannot_be_reached_is_one_clear_sentence(
+    tmp_path: Path, engine: str, url: str, words: str
+) -> None:
+    config = Config(tmp_path, store=StoreSettings(engine=engine, url=url))
+
+    def use() -> None:
+        with load_store(config) as store:
+            store.save_collection(Collection("a", Path("/a")))
+            store.write("a", [indexed("a.md")])
+
+    with pytest.raises(StoreError, match=words):
+        use()
+
+
+def test_a_folder_of_qdrant_is_for_one_process(tmp_path: Path, quick_folder: str) -> None:
+    config = Config(tmp_path, store=StoreSettings(engine="qdrant", url=quick_folder))
+    code = (
+        "import sys; from pathlib import Path; from annai.config import *; from annai.stores.base import load_store\n"
+        "load_store(Config(Path(sys.argv[1]), store=StoreSettings(engine='qdrant', url=sys.argv[2])))"
+    )
+    with load_store(config):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path), quick_folder], capture_output=True, text=True, check=False
+        )
+    assert "is for one process alone" in done.stderr

@@ -1,0 +1,138 @@
+"""Are words and tokens what a reader of Japanese and English would expect?"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annai.text.tokens import (
+    LOW_WEIGHT,
+    NEARLY_HELD,
+    TokenPositions,
+    count_tokens,
+    exact_phrases,
+    holds_phrase,
+    is_cjk_text,
+    marked_spans,
+    query_words,
+    words,
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("検索", "全文検索の仕組み"),
+        ("再", "荷物の再配達"),
+        ("再", "もう一度、再"),
+        ("食べ", "昼を食べる"),
+        ("ADR", "ＡＤＲを書く"),
+        ("ｻｰﾊﾞ", "サーバーの設定"),
+        ("サーバー", "サーバを起動"),
+        ("データー", "データ"),
+        ("user", "call getUserById()"),
+        ("getuserbyid", "call getUserById()"),
+        ("case", "a snake_case_name here"),
+        ("http", "the HTTPServer class"),
+        ("utf8", "UTF8 text"),
+        ("utf 8", "UTF8 text"),
+        ("C++", "modern C++ code"),
+        ("C#", "and C# too"),
+        (".NET", "the .NET runtime"),
+        ("installing", "Installation of packages: install"),
+        ("E0308", "error[E0308]: mismatched types"),
+        ("Straße", "die Straße"),
+        ("Привет", "привет, мир"),
+        ("검색", "전문 검색"),
+    ],
+)
+def test_a_query_and_a_text_that_mean_the_same_share_a_word(query: str, text: str) -> None:
+    asked = query_words(query)
+    assert asked
+    held = words(text)
+    for word in asked:
+        assert word in held or any(len(word) == 1 and each.startswith(word) for each in held), (asked, held)
+
+
+def test_parts_of_a_name_do_not_hide_the_whole() -> None:
+    assert words("parseHTTPResponse2") == ["parsehttpresponse2", "pars", "http", "respons", "2"]
+
+
+def test_a_natural_phrase_is_not_one_word() -> None:
+    shared = set(query_words("ポッドのスケジューリング")) & set(words("スケジューラがポッドを置く"))
+    assert {"ポッ", "ッド", "スケ", "ケジ", "ジュ"} <= shared
+
+
+def test_words_that_say_little_weigh_little() -> None:
+    weights = query_words("how do I restore the backup する方法")
+    assert weights["the"] == weights["how"] == weights["する"] == LOW_WEIGHT
+    assert weights["backup"] == weights["方法"] == 1
+
+
+def test_marks_cover_the_words_as_they_are_written() -> None:
+    text = "ＡＤＲ and ｻｰﾊﾞｰ, installing"
+    spans = marked_spans(text, set(query_words("adr サーバ install")))
+    assert [text[start:end] for start, end in spans] == ["ＡＤＲ", "ｻｰﾊﾞ", "installing"]
+
+
+@given(st.text())
+def test_any_text_has_words_marks_and_tokens(text: str) -> None:
+    found = words(text)
+    assert all(word and not any(character.isspace() for character in word) for word in found)
+    assert set(query_words(text)) <= set(found)
+    for start, end in marked_spans(text, set(found)):
+        assert 0 <= start < end <= len(text)
+    positions = TokenPositions(text)
+    assert len(positions) == count_tokens(text) == positions.count(0, len(text))
+
+
+@given(st.text(), st.integers(0, 50))
+def test_the_tokens_of_two_parts_are_those_of_the_whole(text: str, cut: int) -> None:
+    positions = TokenPositions(text)
+    assert positions.count(0, cut) + positions.count(cut, len(text)) == len(positions) or cut > len(text)
+
+
+def test_tokens_are_about_what_language_models_count() -> None:
+    assert count_tokens("The quick brown fox jumps over the lazy dog.") == 10
+    assert count_tokens("環境構築の方法") == 7
+    assert count_tokens("") == 0
+
+
+def test_a_document_with_some_japanese_is_japanese() -> None:
+    assert is_cjk_text("Kubernetes の Pod を理解する")
+    assert not is_cjk_text("Kubernetes pods, explained to people (解説)" * 3)
+    assert not is_cjk_text("")
+
+
+@pytest.mark.parametrize(
+    ("query", "phrases"),
+    [
+        ('what does "context deadline exceeded" mean', ["context deadline exceeded"]),
+        ("`--dry-run` は何をする", ["--dry-run"]),
+        ("getUserById", ["getUserById"]),
+        ("kubectl drain --force", ["kubectl drain --force"]),
+        ("type: Available", ["type: Available"]),
+        ("aria-label", ["aria-label"]),
+        ("{ ...form }", ["...form", "{ ...form }"]),
+        ("deployment?", []),
+        ("how do I roll back a bad deployment?", []),
+        ("OpenTelemetry の設定", []),
+        ("is the real-time mode on", []),
+    ],
+)
+def test_code_and_quotes_are_asked_for_as_they_stand(query: str, phrases: list[str]) -> None:
+    assert exact_phrases(query) == phrases
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("set log_dir\nfirst", 1.0),
+        ("set LOG_DIR", NEARLY_HELD),
+        ("set log_dirs", NEARLY_HELD),
+        ("ｌｏｇ＿ｄｉｒ", 1.0),
+        ("the dir of the log", 0.0),
+    ],
+)
+def test_a_phrase_is_held_as_it_stands_or_nearly(text: str, held: float) -> None:
+    assert holds_phrase(text, "log_dir") == held
+    assert holds_phrase(text.replace("first", ""), " log_dir ") == held

@@ -1,0 +1,193 @@
+"""Can an index be checked, mended, tidied and moved? On every engine, with real damage."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import psycopg
+import pytest
+
+from annai.config import Config, override
+from annai.embedders.hashing import HashingEmbedder
+from annai.engine import Engine
+from annai.errors import CollectionError, StoreError
+from annai.stores.base import Store, load_store
+from annai.stores.postgres.store import PostgresStore
+from annai.stores.sidecar.store import SidecarStore
+from annai.stores.sqlite.store import SqliteStore
+from annai.types import Document, Query
+from annai.upkeep import maintenance
+from tests.conftest import EXAMPLES, Annai, quick_config
+from tests.engines import DURABLE, config_for, postgres_folder, postgres_url, quick_folder
+
+__all__ = ["postgres_folder", "postgres_url", "quick_folder"]
+
+QUESTIONS = ("環境構築の方法", "roll back a bad deployment", "認証", "how are secrets kept?", "API")
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    shutil.copytree(EXAMPLES, folder, ignore=shutil.ignore_patterns(".annai"))
+    (folder / "binary.md").write_bytes(b"\0\1\2\3" * 50)
+    return folder
+
+
+@pytest.fixture(params=DURABLE)
+def config(request: pytest.FixtureRequest, docs: Path) -> Config:
+    """`docs` as a project of each engine, with the quick embedder."""
+    engine = config_for(request.param, docs, request).store
+    return override(quick_config(docs), "store", engine=engine.engine, url=engine.url, lease_seconds=2.0)
+
+
+@pytest.fixture
+def engine(config: Config) -> Iterator[Engine]:
+    with Engine(config) as engine:
+        engine.refresh()
+        yield engine
+
+
+def found(engine: Engine) -> list[list[tuple[str, float]]]:
+    return [[(hit.id, hit.score) for hit in engine.search(Query(text, limit=10)).results] for text in QUESTIONS]
+
+
+def sql(store: Store, statement: str) -> None:
+    """Damage the tables of a store behind its back."""
+    if isinstance(store, PostgresStore):
+        with psycopg.connect(store._settings.url) as connection:
+            connection.execute(statement.replace("FROM ", "FROM annai_"))  # type: ignore[arg-type,unused-ignore]
+    else:
+        cast(SqliteStore, store)._database.rows(statement)
+
+
+def test_an_index_that_nobody_damaged_is_whole(engine: Engine) -> None:
+    assert maintenance.check(engine.store) == []
+    assert engine.store.statistics("root").documents > 10
+
+
+@pytest.mark.parametrize(
+    ("table", "condition", "reason"),
+    [
+        ("vectors", "section_id % 3 = 0", "vectors are missing"),
+        ("sections", "ordinal = 1", "sections are missing"),
+        ("postings", "word LIKE 'a%'", "words of its section"),
+    ],
+)
+def test_what_is_missing_is_made_again_from_the_stored_documents(
+    engine: Engine, table: str, condition: str, reason: str
+) -> None:
+    before = found(engine)
+    if table == "postings" and engine.config.store.engine == "qdrant":
+        pytest.skip("its words are in the engine, not in a table")
+    sql(engine.store, f"DELETE FROM {table} WHERE {condition}")  # noqa: S608 - both are ours
+    faults = maintenance.check(engine.store)
+    assert any(reason in str(fault) for fault in faults)
+    assert maintenance.repair(engine) == []
+    assert maintenance.check(engine.store) == []
+    assert found(engine) == before
+
+
+def test_what_belongs_to_no_document_is_removed(engine: Engine) -> None:
+    sql(engine.store, "DELETE FROM documents WHERE title LIKE 'A%'")
+    reasons = [str(fault) for fault in maintenance.check(engine.store)]
+    assert any("belong to no document" in reason for reason in reasons)
+    assert any("its text is missing" in reason for reason in reasons)
+    assert maintenance.repair(engine) == []
+    # Its file is read again, as if it were new.
+    engine.refresh()
+    assert maintenance.check(engine.store) == []
+
+
+def test_what_the_engine_beside_the_file_lost_is_handed_to_it_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not isinstance(engine.store, SidecarStore):
+        pytest.skip("it has no engine beside it")
+    before = found(engine)
+    keys = sorted(engine.store._neighbours.keys().tolist())
+    engine.store._neighbours.remove([(keys[0], keys[len(keys) // 2])])
+    assert any("vectors are missing" in str(fault) for fault in maintenance.check(engine.store))
+    with monkeypatch.context() as without:
+        without.setattr(HashingEmbedder, "embed_sums", None)
+        without.setattr(HashingEmbedder, "embed_batch", None)
+        assert maintenance.repair(engine) == []
+    assert sorted(engine.store._neighbours.keys().tolist()) == keys
+    assert found(engine) == before
+
+
+def test_a_vacuum_changes_no_answer(engine: Engine) -> None:
+    before = found(engine)
+    engine.rebuild(force=True)
+    sizes = maintenance.vacuum(engine)
+    assert all(size > 0 for size in sizes)
+    assert found(engine) == before
+    assert maintenance.check(engine.store) == []
+
+
+def test_an_index_moves_to_every_engine_without_embedding_again(
+    config: Config, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine(quick_config(docs)) as source:
+        source.refresh()
+        source.store.requests.add("root", ["waiting.md"])
+        monkeypatch.setattr(HashingEmbedder, "embed_batch", None)
+        monkeypatch.setattr(HashingEmbedder, "embed_sums", None)
+        other = config if config.store.engine != "sqlite" else override(config, "database", path="elsewhere.sqlite")
+        with load_store(other) as target:
+            moved = maintenance.migrate(source, target)
+            assert moved.checksum == maintenance.checksum(source.store)
+            assert moved.documents == source.store.statistics("root").documents
+            assert target.states("root") == source.store.states("root")
+            assert [each.path for each in target.requests.latest("pending")] == ["waiting.md"]
+            assert maintenance.check(target) == []
+            with pytest.raises(CollectionError, match="already has documents"):
+                maintenance.migrate(source, target)
+        monkeypatch.undo()
+        before = found(source)
+    with Engine(other) as engine:
+        for mine, theirs in zip(found(engine), before, strict=True):
+            assert [name for name, _ in mine] == [name for name, _ in theirs]
+            assert [score for _, score in mine] == pytest.approx([score for _, score in theirs], abs=0.002)
+
+
+def test_a_copy_that_is_not_the_same_is_deleted(docs: Path, tmp_path: Path) -> None:
+    class Careless(SqliteStore):
+        def document(self, collection: str, path: str) -> Document | None:
+            kept = super().document(collection, path)
+            return replace(kept, text=kept.text.upper()) if kept else None
+
+    with Engine(quick_config(docs)) as source, Careless(tmp_path / "copy.sqlite") as target:
+        source.refresh()
+        with pytest.raises(StoreError, match="not what the original is"):
+            maintenance.migrate(source, target)
+        assert target.collections() == []
+        assert target.inventory().vectors.tolist() == []
+
+
+def test_the_command_checks_mends_tidies_and_moves(docs: Path) -> None:
+    (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
+    annai = Annai(docs)
+    annai("import")
+    assert "The index is whole." in annai("store", "check").stdout
+    with SqliteStore(docs / ".annai" / "index.sqlite") as store:
+        store._database.rows("DELETE FROM vectors WHERE section_id < 10")
+    assert "check --repair" in annai("store", "check", code=1).stderr
+    assert "Repaired" in annai("store", "check", "--repair").stdout
+    assert "now." in annai("store", "vacuum").stdout
+    done = annai("store", "migrate", "--to", "lancedb")
+    assert 'engine = "lancedb"' in done.stdout
+    annai("store", "migrate", "--to", "lancedb", code=1)
+    annai("store", "migrate", "--to", "sqlite", code=2)
+    (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n[store]\nengine = "lancedb"\n')
+    assert "deploy" in annai("search", "roll back a bad deployment", "--format", "files").stdout
+
+
+def test_an_engine_that_is_not_installed_is_named(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("annai.stores.postgres.store")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(StoreError, match=r"pip install 'annai\[postgres\]'"):
+        load_store(override(quick_config(docs), "store", engine="postgres", url="postgresql://x"))
