@@ -27,7 +27,7 @@ from annai.engine import Engine
 from annai.searching import search
 from annai.searching.closeness import Closeness
 from annai.searching.evaluation import DEPTH, read_judgements
-from annai.searching.ranking import KEYWORD_WEIGHT, PHRASE_WEIGHT, Found
+from annai.searching.ranking import KEYWORD_WEIGHT, PHRASE_WEIGHT, Candidates
 from annai.stores.base import Store
 from annai.types import Query, Section
 
@@ -40,7 +40,7 @@ MARKUP = re.compile(r"\A(?:#+ |\.\. _|\()|(?::|\)=)\Z")
 """What stands around the name of a section in its heading, or in a label before it."""
 
 Numbers = NDArray[np.floating]
-Rule = Callable[[Found, Closeness, NDArray[np.int64]], Numbers]
+Rule = Callable[[Candidates, Closeness, NDArray[np.int64]], Numbers]
 """From what is known of all passages, and how close those of one page are, a score for these."""
 
 RULES: Mapping[str, Rule] = {
@@ -186,7 +186,7 @@ def page_questions(folder: Path, tree: Path) -> Iterator[Asked]:
         yield Asked(values["text"], page_of[first], names)
 
 
-def _own(found: Found) -> Numbers:
+def _own(found: Candidates) -> Numbers:
     return np.asarray(found.similarity + KEYWORD_WEIGHT * found.keywords + PHRASE_WEIGHT * found.phrases)
 
 

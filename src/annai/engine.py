@@ -32,10 +32,10 @@ from annai.types import (
     Document,
     ImportMode,
     ImportSummary,
-    Place,
     Query,
     Request,
     RequestStatus,
+    Selection,
     Status,
 )
 
@@ -304,7 +304,7 @@ class Engine:
             answer = reranked(answer, reranker, self.config.rerank)
         return arranged(answer, query)
 
-    def locate(self, reference: str) -> Place:
+    def locate(self, reference: str) -> Selection:
         """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
         return locate(self.store, self.config, reference)
 
@@ -318,7 +318,7 @@ class Engine:
             shown = self.list_collections() or [collections.find(self.store, self.config, IMPLICIT_COLLECTION)]
         return Status(
             root=self.config.root,
-            database=self.store.place,
+            database=self.store.address,
             size_on_disk=self.store.size_on_disk(),
             embedder=self.embedder.identity,
             collections=tuple(self._collection_status(collection) for collection in shown),

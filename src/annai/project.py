@@ -10,10 +10,10 @@ from annai.types import (
     Collection,
     ImportMode,
     ImportSummary,
-    Place,
     Query,
     Request,
     RequestStatus,
+    Selection,
     Status,
 )
 
@@ -90,7 +90,7 @@ class Project(Protocol):
         """Answer a question from the index as it is; `refresh` first to have it up to date."""
         ...
 
-    def locate(self, reference: str) -> Place:
+    def locate(self, reference: str) -> Selection:
         """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
         ...
 

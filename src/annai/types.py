@@ -297,7 +297,7 @@ class ImportSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Selection:
     """A document, and the section of it that was asked for (its root, if none was)."""
 
     document: Document

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from annai.stores.base import Outcome, Requests, Store
+from annai.stores.base import RequestResult, Requests, Store
 from annai.stores.memory import MemoryStore
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection
@@ -57,7 +57,7 @@ def test_a_path_that_is_being_processed_is_not_handed_out_again(queue: Requests)
     (first,) = queue.claim(10)
     queue.add("a", ["x.md"])
     assert queue.claim(10) == []
-    queue.finish([Outcome(first.id, "completed", hash="h")])
+    queue.finish([RequestResult(first.id, "completed", hash="h")])
     (second,) = queue.claim(10)
     assert second.id != first.id
     assert queue.latest("completed")[0].hash == "h"
@@ -66,7 +66,7 @@ def test_a_path_that_is_being_processed_is_not_handed_out_again(queue: Requests)
 def test_a_failed_attempt_waits_its_pause_and_stays_visible_with_its_error(queue: Requests) -> None:
     queue.add("a", ["x.md"])
     (request,) = queue.claim(1)
-    queue.finish([Outcome(request.id, "pending", "no luck", pause=60)])
+    queue.finish([RequestResult(request.id, "pending", "no luck", pause=60)])
     (waiting,) = queue.latest("pending")
     assert (waiting.error, waiting.attempts) == ("no luck", 1)
     assert queue.claim(1) == []
@@ -78,13 +78,13 @@ def test_an_attempt_that_failed_steps_back_for_a_newer_request(queue: Requests) 
     queue.add("a", ["x.md"])
     (request,) = queue.claim(1)
     queue.add("a", ["x.md"])
-    queue.finish([Outcome(request.id, "pending", "no luck")])
+    queue.finish([RequestResult(request.id, "pending", "no luck")])
     assert states(queue) == [("x.md", "skipped"), ("x.md", "pending")]
 
 
 def test_only_what_is_being_processed_can_be_finished(queue: Requests) -> None:
     (number,) = queue.add("a", ["x.md"])
-    queue.finish([Outcome(number, "completed"), Outcome(999, "completed")])
+    queue.finish([RequestResult(number, "completed"), RequestResult(999, "completed")])
     assert states(queue) == [("x.md", "pending")]
 
 
@@ -101,7 +101,7 @@ def test_what_a_dead_process_left_goes_back_into_the_queue(queue: Requests) -> N
 def test_old_requests_are_forgotten_and_waiting_ones_never(queue: Requests) -> None:
     queue.add("a", ["done.md", "waiting.md"])
     done = queue.claim(1)[0]
-    queue.finish([Outcome(done.id, "completed")])
+    queue.finish([RequestResult(done.id, "completed")])
     queue.prune(older_than=3600)
     assert len(states(queue)) == 2
     queue.prune(older_than=-1)
@@ -141,7 +141,7 @@ def test_no_path_is_ever_pending_twice_or_processed_twice(store: Store, steps: l
             queue.recover()
         elif processing:
             status = {"complete": "completed", "retry": "pending", "fail": "failed"}[what]
-            queue.finish([Outcome(processing[0].id, status)])  # type: ignore[arg-type]  # one of the statuses
+            queue.finish([RequestResult(processing[0].id, status)])  # type: ignore[arg-type]  # one of the statuses
         for status in ("pending", "processing"):
             paths = [request.path for request in queue.latest(status)]  # type: ignore[arg-type]  # as above
             assert len(paths) == len(set(paths))

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annai.searching.closeness import Closeness
-from annai.searching.ranking import COMPARED, Found, by_both, by_meaning, by_words
+from annai.searching.ranking import COMPARED, Candidates, by_both, by_meaning, by_words
 
 shares = st.floats(0, 1, allow_nan=False, width=32)
 
 
 @st.composite
-def candidates(draw: st.DrawFn) -> Found:
+def candidates(draw: st.DrawFn) -> Candidates:
     """Any candidates: some documents with some passages each."""
     counts = draw(st.lists(st.integers(1, 4), min_size=1, max_size=8))
     number = sum(counts)
@@ -22,7 +22,7 @@ def candidates(draw: st.DrawFn) -> Found:
     column = st.lists(shares, min_size=number, max_size=number)
     foreign = draw(st.lists(st.booleans(), min_size=len(counts), max_size=len(counts)))
     whole = draw(st.lists(shares, min_size=len(counts), max_size=len(counts)))
-    return Found(
+    return Candidates(
         documents=documents,
         similarity=np.array(draw(column), float),
         document_similarity=np.array(whole, float)[documents],
@@ -36,10 +36,10 @@ def candidates(draw: st.DrawFn) -> Found:
 
 def found(
     *passages: tuple[int, float, float], foreign: tuple[int, ...] = (), alone: bool = True, whole: float = 0.5
-) -> Found:
+) -> Candidates:
     """Candidates from (document, similarity, keywords)."""
     documents, similarity, keywords = (np.array(column) for column in zip(*passages, strict=True))
-    return Found(
+    return Candidates(
         documents=documents,
         similarity=similarity.astype(float),
         document_similarity=np.full(len(passages), whole),
@@ -57,7 +57,7 @@ def equally_close(places: Sequence[int]) -> Closeness:
 
 
 @given(candidates(), st.booleans())
-def test_scores_are_shares_and_the_sum_of_their_parts(candidates: Found, close: bool) -> None:
+def test_scores_are_shares_and_the_sum_of_their_parts(candidates: Candidates, close: bool) -> None:
     for ranked in (
         by_both(candidates, equally_close if close else lambda _: None),
         by_meaning(candidates),
@@ -68,13 +68,13 @@ def test_scores_are_shares_and_the_sum_of_their_parts(candidates: Found, close: 
 
 
 @given(candidates(), st.randoms())
-def test_the_order_of_the_documents_does_not_matter(candidates: Found, random: Random) -> None:
+def test_the_order_of_the_documents_does_not_matter(candidates: Candidates, random: Random) -> None:
     count = int(candidates.documents.max()) + 1
     order = [*range(count)]
     random.shuffle(order)
     places = np.concatenate([np.flatnonzero(candidates.documents == document) for document in order])
     renumbered = np.argsort(order)[candidates.documents[places]]
-    shuffled = Found(
+    shuffled = Candidates(
         renumbered,
         candidates.similarity[places],
         candidates.document_similarity[places],
@@ -88,7 +88,7 @@ def test_the_order_of_the_documents_does_not_matter(candidates: Found, random: R
 
 
 @given(candidates())
-def test_the_best_passage_of_a_document_has_the_document_s_score(candidates: Found) -> None:
+def test_the_best_passage_of_a_document_has_the_document_s_score(candidates: Candidates) -> None:
     ranked = by_both(candidates, lambda _: None)
     for document in set(candidates.documents.tolist()):
         mine = candidates.documents == document

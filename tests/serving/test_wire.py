@@ -17,11 +17,11 @@ from annai.types import (
     Hit,
     ImportSummary,
     Outline,
-    Place,
     Problem,
     Query,
     Request,
     Section,
+    Selection,
     Status,
     StoredSection,
 )
@@ -44,7 +44,7 @@ DOCUMENTS = st.builds(
     outline=st.builds(Outline),
 )
 SECTIONS = st.builds(StoredSection, section=st.builds(Section), problem=st.none() | st.builds(Problem))
-PLACES = st.builds(Place, document=DOCUMENTS, sections=st.lists(SECTIONS, max_size=3), section=SECTIONS)
+PLACES = st.builds(Selection, document=DOCUMENTS, sections=st.lists(SECTIONS, max_size=3), section=SECTIONS)
 VALUES: st.SearchStrategy[object] = st.one_of(
     PLACES,
     DOCUMENTS,

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annai.errors import StoreError
-from annai.stores.base import IndexedDocument, Keywords, Outcome, Store
+from annai.stores.base import IndexedDocument, Keywords, RequestResult, Store
 from annai.stores.memory import MemoryStore
 from annai.text.fields import FieldWeights
 from annai.text.tokens import query_words, words
@@ -408,9 +408,9 @@ def test_what_is_finished_is_written_down(store: Store) -> None:
     good, bad, again = store.requests.claim(10)
     store.requests.finish(
         [
-            Outcome(good.id, "completed", hash="abc"),
-            Outcome(bad.id, "failed", "it is broken"),
-            Outcome(again.id, "pending", "not yet", pause=3600.0),
+            RequestResult(good.id, "completed", hash="abc"),
+            RequestResult(bad.id, "failed", "it is broken"),
+            RequestResult(again.id, "pending", "not yet", pause=3600.0),
         ]
     )
     found = {each.path: each for each in store.requests.latest()}
@@ -428,7 +428,7 @@ def test_a_retry_steps_back_for_a_newer_request(store: Store) -> None:
     store.requests.add("a", ["x.md"])
     (claimed,) = store.requests.claim(1)
     (newer,) = store.requests.add("a", ["x.md"])
-    store.requests.finish([Outcome(claimed.id, "pending", "not yet")])
+    store.requests.finish([RequestResult(claimed.id, "pending", "not yet")])
     assert {each.id: each.status for each in store.requests.latest()} == {claimed.id: "skipped", newer: "pending"}
 
 
@@ -446,7 +446,7 @@ def test_what_was_left_half_done_waits_again(store: Store) -> None:
 def test_old_requests_are_forgotten_and_those_of_a_collection_go_with_it(store: Store) -> None:
     store.requests.add("a", ["done.md", "waiting.md"])
     (done,) = store.requests.claim(1)
-    store.requests.finish([Outcome(done.id, "completed")])
+    store.requests.finish([RequestResult(done.id, "completed")])
     store.requests.prune(3600.0)
     assert len(store.requests.latest()) == 2
     store.requests.prune(-1.0)
@@ -475,7 +475,7 @@ def test_of_many_who_claim_at_once_each_gets_its_own(open_durable: Opener) -> No
         with open_durable() as worker:
             while mine := worker.requests.claim(3):
                 claimed.extend(each.path for each in mine)
-                worker.requests.finish([Outcome(each.id, "completed") for each in mine])
+                worker.requests.finish([RequestResult(each.id, "completed") for each in mine])
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

@@ -14,7 +14,7 @@ from annai.errors import AnnaiError, CollectionError, EmbedderMismatch, ReadErro
 from annai.files.scanner import Scan, scan
 from annai.project import Confirm, Progress
 from annai.splitters.base import load_splitter
-from annai.stores.base import IndexedDocument, Outcome, Store
+from annai.stores.base import IndexedDocument, RequestResult, Store
 from annai.timer import Stopwatch, timer, timestamp
 from annai.types import Change, ChangeKind, Collection, Document, FileState, Problem, Request, Section
 
@@ -214,7 +214,7 @@ class Indexer:
         try:
             collection = find(self._store, self._config, name)
         except CollectionError as error:
-            self._store.requests.finish([Outcome(request.id, "skipped", str(error)) for request in requests])
+            self._store.requests.finish([RequestResult(request.id, "skipped", str(error)) for request in requests])
             return Counter()
         by_path = {request.path: request for request in requests}
         known = self._store.states(collection.name, [*by_path])
@@ -227,7 +227,7 @@ class Indexer:
             [
                 self._retry(by_path[path], "it could not be looked at")
                 if f"{path}/".startswith(hidden)
-                else Outcome(by_path[path].id, "skipped", "nothing has changed")
+                else RequestResult(by_path[path].id, "skipped", "nothing has changed")
                 for path in sorted(idle)
             ]
         )
@@ -276,25 +276,25 @@ class Indexer:
             return [failed]
         return batch
 
-    def _end(self, request: Request, prepared: _Prepared) -> Outcome:
+    def _end(self, request: Request, prepared: _Prepared) -> RequestResult:
         """What is written down of a request whose file went through the pipeline."""
         problem = prepared.state.problem if prepared.state else None
         if problem:
             return (
                 self._retry(request, problem.reason)
                 if problem.kind == "failed"
-                else Outcome(request.id, "skipped", problem.reason)
+                else RequestResult(request.id, "skipped", problem.reason)
             )
         state = prepared.document.state if prepared.document else prepared.state
         if prepared.outcome == "unchanged":
-            return Outcome(request.id, "skipped", "nothing has changed", state.hash if state else "")
-        return Outcome(request.id, "completed", hash=state.hash if state else "")
+            return RequestResult(request.id, "skipped", "nothing has changed", state.hash if state else "")
+        return RequestResult(request.id, "completed", hash=state.hash if state else "")
 
-    def _retry(self, request: Request, error: str) -> Outcome:
+    def _retry(self, request: Request, error: str) -> RequestResult:
         """Have it tried again after a while, each time a longer one, until that was often enough."""
         if request.attempts >= self._config.worker.retries:
-            return Outcome(request.id, "failed", error)
-        return Outcome(request.id, "pending", error, pause=RETRY_PAUSE * RETRY_GROWTH**request.attempts)
+            return RequestResult(request.id, "failed", error)
+        return RequestResult(request.id, "pending", error, pause=RETRY_PAUSE * RETRY_GROWTH**request.attempts)
 
     def _prepare(self, collection: Collection, change: Change) -> _Prepared:
         """Read and split one file; whatever is wrong with it becomes a remembered problem, never an end."""

@@ -14,7 +14,7 @@ import click
 from annai.config import Config
 from annai.searching.spelling import correct
 from annai.text.tokens import marked_spans, query_words, words
-from annai.types import Answer, Collection, Hit, ImportSummary, Place, Status, StoredSection
+from annai.types import Answer, Collection, Hit, ImportSummary, Selection, Status, StoredSection
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
 
@@ -95,7 +95,7 @@ def section_json(stored: StoredSection) -> dict[str, object]:
     }
 
 
-def place_json(place: Place) -> dict[str, object]:
+def place_json(place: Selection) -> dict[str, object]:
     """A section with its text and its relatives."""
     return {
         **section_json(place.section),
@@ -105,7 +105,7 @@ def place_json(place: Place) -> dict[str, object]:
     }
 
 
-def document_json(place: Place) -> dict[str, object]:
+def document_json(place: Selection) -> dict[str, object]:
     """A document with its text and the list of its sections."""
     document = place.document
     return {

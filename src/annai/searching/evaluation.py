@@ -35,7 +35,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class QuestionResult:
     """What came of one question."""
 
     question: Question
@@ -69,12 +69,12 @@ class Measures:
 class Evaluation:
     """How a project answers a set of questions."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[QuestionResult, ...]
 
     @property
     def measures(self) -> list[Measures]:
         """All questions first, then by type."""
-        groups: dict[str, list[Outcome]] = defaultdict(list)
+        groups: dict[str, list[QuestionResult]] = defaultdict(list)
         for outcome in self.outcomes:
             groups[outcome.question.type].append(outcome)
         rows = [_means("all", self.outcomes)]
@@ -87,7 +87,7 @@ class Evaluation:
         return statistics.median(times), times[min(math.ceil(len(times) * 0.95), len(times)) - 1]
 
     @property
-    def worst(self) -> list[Outcome]:
+    def worst(self) -> list[QuestionResult]:
         """The questions that were answered worst, the worst first."""
         poor = (outcome for outcome in self.outcomes if outcome.ndcg < 1)
         return sorted(poor, key=lambda outcome: (outcome.ndcg, outcome.question.id))[:WORST]
@@ -154,7 +154,9 @@ def document_id(path: str) -> str:
     return PurePosixPath(path).as_posix().removesuffix(".md")
 
 
-def _asked(search: Callable[[Query], Answer], question: Question, relevant: Mapping[str, int], mode: Mode) -> Outcome:
+def _asked(
+    search: Callable[[Query], Answer], question: Question, relevant: Mapping[str, int], mode: Mode
+) -> QuestionResult:
     start = perf_counter()
     answer = search(Query(question.text, limit=RESULTS, mode=mode, content="none"))
     milliseconds = (perf_counter() - start) * 1000
@@ -162,7 +164,7 @@ def _asked(search: Callable[[Query], Answer], question: Question, relevant: Mapp
     wanted = tuple(path for path, relevance in relevant.items() if relevance > 0)
     ranks = [rank for rank, path in enumerate(map(document_id, documents[:DEPTH]), 1) if path in wanted]
     ideal = sum(_gain(rank) for rank in range(1, min(DEPTH, len(wanted)) + 1))
-    return Outcome(
+    return QuestionResult(
         question=question,
         documents=documents,
         wanted=wanted,
@@ -177,7 +179,7 @@ def _gain(rank: int) -> float:
     return 1 / math.log2(rank + 1)
 
 
-def _means(name: str, outcomes: Sequence[Outcome]) -> Measures:
+def _means(name: str, outcomes: Sequence[QuestionResult]) -> Measures:
     columns = ([getattr(each, column) for each in outcomes] for column in ("ndcg", "recall", "mrr"))
     return Measures(name, len(outcomes), *(round(statistics.fmean(column), 4) for column in columns))
 

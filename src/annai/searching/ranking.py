@@ -56,7 +56,7 @@ COMPARED = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Candidates:
     """What is known of the candidate passages, a number for each; those of one document stand together."""
 
     documents: Places
@@ -86,7 +86,7 @@ Compare = Callable[[Sequence[int]], Closeness | None]
 """Compares the question with some passages, given by their places, token by token; None where that cannot be."""
 
 
-def by_meaning(found: Found) -> Ranked:
+def by_meaning(found: Candidates) -> Ranked:
     """Rank by vectors alone."""
     meaning = {"meaning": found.similarity, "document": DOCUMENT_WEIGHT * found.document_similarity}
     return _ranked(meaning, 1 + DOCUMENT_WEIGHT)
@@ -98,7 +98,7 @@ def by_words(keywords: Numbers, phrases: Numbers) -> Ranked:
     return _ranked({"words": keywords, "phrase": phrases}, 2 if held else 1)
 
 
-def by_both(found: Found, compare: Compare) -> Ranked:
+def by_both(found: Candidates, compare: Compare) -> Ranked:
     """Rank by meaning and words together."""
     starts = np.flatnonzero(np.append(True, found.documents[1:] != found.documents[:-1]))
     behind, best = _behind(found, starts)
@@ -117,7 +117,7 @@ def by_both(found: Found, compare: Compare) -> Ranked:
     return _ranked({**{name: part[found.documents] for name, part in parts.items()}, "behind": -behind}, highest)
 
 
-def _behind(found: Found, starts: Places) -> tuple[Numbers, Places]:
+def _behind(found: Candidates, starts: Places) -> tuple[Numbers, Places]:
     """How far each passage is behind its document's best, and the place of each document's best passage."""
     own = found.similarity + KEYWORD_WEIGHT * found.keywords + PHRASE_WEIGHT * found.phrases
     behind = np.maximum.reduceat(own, starts)[found.documents] - own
@@ -125,7 +125,7 @@ def _behind(found: Found, starts: Places) -> tuple[Numbers, Places]:
     return behind, order[starts]
 
 
-def _first(found: Found, starts: Places, behind: Numbers) -> dict[str, Numbers]:
+def _first(found: Candidates, starts: Places, behind: Numbers) -> dict[str, Numbers]:
     """What the documents' scores are the sum of before anything is compared token by token."""
     similarity = np.maximum.reduceat(found.similarity, starts)
     document = DOCUMENT_WEIGHT * found.document_similarity[starts]
@@ -150,7 +150,7 @@ def _first(found: Found, starts: Places, behind: Numbers) -> dict[str, Numbers]:
     }
 
 
-def _next_share(found: Found, starts: Places, behind: Numbers) -> Numbers:
+def _next_share(found: Candidates, starts: Places, behind: Numbers) -> Numbers:
     """The share of words that each document's second best passage holds; its only passage counts as that too."""
     order = np.lexsort((behind, found.documents))
     counts = np.diff(np.append(starts, len(order)))

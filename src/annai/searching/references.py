@@ -10,7 +10,7 @@ from annai import collection as collections
 from annai.config import Config
 from annai.errors import NotFound, QueryError
 from annai.stores.base import Store, trim_prefix
-from annai.types import Collection, Place
+from annai.types import Collection, Selection
 
 Part = tuple[Collection, Sequence[str] | None]
 """A collection and paths of it; None for all of it."""
@@ -18,7 +18,7 @@ Part = tuple[Collection, Sequence[str] | None]
 _SECTION_MARK = re.compile(r"#(?P<number>\d+(?:\.\d+)*)?(?:~(?P<piece>\d+))?\Z")
 
 
-def locate(store: Store, config: Config, reference: str) -> Place:
+def locate(store: Store, config: Config, reference: str) -> Selection:
     """Find a document or a section: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
     if not reference.partition("#")[0].strip():
         raise QueryError("No document is named; give a path as `annai search` shows it.")
@@ -29,7 +29,7 @@ def locate(store: Store, config: Config, reference: str) -> Place:
             continue
         for stored in sections:
             if stored.section.number == number and stored.section.piece == piece:
-                return Place(document, sections, stored)
+                return Selection(document, sections, stored)
         raise NotFound(
             f"{path} has no section {'.'.join(map(str, number))}; `annai get {path} --children` lists its sections."
         )

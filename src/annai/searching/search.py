@@ -13,7 +13,7 @@ from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
 from annai.searching.closeness import Closeness, closeness
 from annai.searching.query import check_query
-from annai.searching.ranking import Found, Ranked, by_both, by_meaning, by_words
+from annai.searching.ranking import Candidates, Ranked, by_both, by_meaning, by_words
 from annai.searching.spelling import correct, corrections
 from annai.stores.base import Store
 from annai.text.fields import FIELD_WEIGHTS, passage_fields
@@ -51,7 +51,7 @@ class _Candidate:
 class _Evidence:
     """What the scores of all passages came from."""
 
-    found: Found | None
+    found: Candidates | None
     shares: NDArray[np.float64]
     ranked: Ranked
 
@@ -156,13 +156,13 @@ def _found(
     foreign: NDArray[np.bool_],
     similarity: Mapping[int, float],
     vector: NDArray[np.float32],
-) -> Found:
+) -> Candidates:
     """Complete what is known of the passages: the vectors that the search for near ones did not look at."""
     near = dict(similarity)
     missing = [*({each.key for each in stored} | {each.root_key for each in stored}) - near.keys()]
     near.update(zip(missing, (store.vectors(missing, len(vector)) @ vector).tolist(), strict=True))
     roots = np.array([each.root_key for each in stored])
-    return Found(
+    return Candidates(
         # The sections of a document have keys that follow its root's, so that keys in order keep them together.
         documents=np.cumsum(np.append(False, roots[1:] != roots[:-1])),
         similarity=np.array([near[each.key] for each in stored]),

@@ -19,10 +19,10 @@ from annai.types import (
     Collection,
     ImportMode,
     ImportSummary,
-    Place,
     Query,
     Request,
     RequestStatus,
+    Selection,
     Status,
 )
 
@@ -130,9 +130,9 @@ class Client:
             explain=True,
         )
 
-    def locate(self, reference: str) -> Place:
+    def locate(self, reference: str) -> Selection:
         """Find a document or a section by its path or id."""
-        return _from_here(lambda spell: self._connection.get(Place, "locate", reference=spell(reference)))
+        return _from_here(lambda spell: self._connection.get(Selection, "locate", reference=spell(reference)))
 
     # Telling
 

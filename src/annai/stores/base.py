@@ -86,7 +86,7 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequestResult:
     """What came of a request that was claimed."""
 
     id: int
@@ -116,7 +116,7 @@ class Requests(ABC):
         """
 
     @abstractmethod
-    def finish(self, outcomes: Sequence[Outcome]) -> None:
+    def finish(self, outcomes: Sequence[RequestResult]) -> None:
         """Write down what came of claimed requests; others are left as they are.
 
         One that is to be tried again counts one attempt more, and becomes `skipped` where a newer one is pending.
@@ -174,7 +174,7 @@ class Store(ABC):
 
     @property
     @abstractmethod
-    def place(self) -> str:
+    def address(self) -> str:
         """Where the index is, for people: a file, a folder or a server's address, with nothing secret in it."""
 
     @abstractmethod

@@ -71,7 +71,7 @@ class MemoryStore(Store):
         self.requests: MemoryRequests = MemoryRequests()
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Nowhere else."""
         return "memory"
 

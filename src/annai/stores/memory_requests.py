@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from annai.stores.base import Outcome, Requests
+from annai.stores.base import RequestResult, Requests
 from annai.timer import timestamp
 from annai.types import Request, RequestStatus
 
@@ -47,7 +47,7 @@ class MemoryRequests(Requests):
             ]
             return [self._change(row, status="processing", started_at=timestamp()) for row in due[:limit]]
 
-    def finish(self, outcomes: Sequence[Outcome]) -> None:
+    def finish(self, outcomes: Sequence[RequestResult]) -> None:
         """One row each."""
         with self._lock:
             for outcome in outcomes:

@@ -15,7 +15,7 @@ from annai.engine import Engine
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.render import print_table
-from annai.searching.evaluation import Evaluation, Outcome, evaluate, read_judgements, read_questions, write_run
+from annai.searching.evaluation import Evaluation, QuestionResult, evaluate, read_judgements, read_questions, write_run
 from annai.settings import SECTIONS
 from annai.types import Mode
 
@@ -123,7 +123,7 @@ def _show(found: dict[str, Evaluation], config: Config) -> None:
         print_table(("id", "nDCG@10", "question", "wanted", "at rank"), map(_worst_row, worst), config)
 
 
-def _worst_row(outcome: Outcome) -> tuple[str, ...]:
+def _worst_row(outcome: QuestionResult) -> tuple[str, ...]:
     text = " ".join(outcome.question.text.split())
     return (
         outcome.question.id,

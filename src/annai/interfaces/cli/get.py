@@ -9,7 +9,7 @@ from annai.config import Config
 from annai.errors import QueryError
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.render import section_json, section_line
-from annai.types import Place, StoredSection
+from annai.types import Selection, StoredSection
 
 
 @click.command()
@@ -44,7 +44,7 @@ def command(config: Config, reference: str, part: str | None, lines: str | None,
         click.echo(text, nl=not text.endswith("\n"))
 
 
-def _chosen(place: Place, part: str | None, lines: str | None) -> tuple[StoredSection, str]:
+def _chosen(place: Selection, part: str | None, lines: str | None) -> tuple[StoredSection, str]:
     """The section to show, and its text; the root's text is the whole file, front matter included."""
     if lines:
         return place.sections[0], _cut(place.document.text, lines)

@@ -11,7 +11,7 @@ from annai.interfaces.render import section_json
 from annai.project import Project
 from annai.serving.wire import plain
 from annai.text.tokens import count_tokens
-from annai.types import Place, StoredSection
+from annai.types import Selection, StoredSection
 
 PAGE_SHARE = 0.8
 """What of a budget is the text itself; the rest names the page and, in long documents, the sections inside."""
@@ -59,7 +59,7 @@ def read_document(
     return _tell(stored, pages, page, inside, int(tokens * (1 - PAGE_SHARE)) - NOTE_TOKENS)
 
 
-def locate(project: Project, path: str) -> Place:
+def locate(project: Project, path: str) -> Selection:
     """Find a document or a section; what is not there comes with what is."""
     try:
         return project.locate(path)
@@ -122,7 +122,7 @@ def headings(stored: StoredSection) -> str:
     return " › ".join(dict.fromkeys(stored.section.heading_path or (stored.title,)))
 
 
-def _tell_sections(place: Place) -> ToolResult:
+def _tell_sections(place: Selection) -> ToolResult:
     """The sections inside one; if there are none, those beside it."""
     stored, shown = place.section, place.children
     fields = {**brief(stored), "children": [brief(each) for each in shown]}
@@ -136,7 +136,7 @@ def _tell_sections(place: Place) -> ToolResult:
     return ToolResult(plain(fields), "\n".join([said, *map(section_line, shown)]))
 
 
-def _chosen(place: Place, part: str) -> StoredSection:
+def _chosen(place: Selection, part: str) -> StoredSection:
     if part == "whole":
         return place.sections[0]
     if part == "parent":
@@ -146,7 +146,7 @@ def _chosen(place: Place, part: str) -> StoredSection:
     return place.section
 
 
-def _inside(place: Place, stored: StoredSection) -> list[StoredSection]:
+def _inside(place: Selection, stored: StoredSection) -> list[StoredSection]:
     """The sections inside one; where that is a single chapter, those inside the chapter."""
     found = [stored]
     while len(found) == 1:

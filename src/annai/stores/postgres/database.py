@@ -53,7 +53,7 @@ class PostgresDatabase:
         self.read_only = False
         self._own = threading.local()
         named = _parts(url)
-        self._place = f"{named.get('host', 'localhost')}:{named.get('port', 5432)}/{named.get('dbname', '')}"
+        self._server = f"{named.get('host', 'localhost')}:{named.get('port', 5432)}/{named.get('dbname', '')}"
         seconds = str(named.get("connect_timeout", ""))
         self._patience = int(seconds) if seconds.isdecimal() and int(seconds) else CONNECT_SECONDS
         wanted = {**HEARD_FROM, **named, "connect_timeout": self._patience, "autocommit": True}
@@ -74,9 +74,9 @@ class PostgresDatabase:
             )
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Which server and database this is; nothing secret."""
-        return f"postgresql://{self._place}"
+        return f"postgresql://{self._server}"
 
     @contextmanager
     def connection(self) -> Iterator[Any]:
@@ -118,7 +118,7 @@ class PostgresDatabase:
     def writing(self) -> Iterator[None]:
         """A transaction that writes: wholly, or not at all."""
         if self.read_only:
-            raise StoreReadOnly(f"The PostgreSQL at {self._place} is a read replica; write to its primary instead.")
+            raise StoreReadOnly(f"The PostgreSQL at {self._server} is a read replica; write to its primary instead.")
         with self._transaction("BEGIN"):
             yield
 
@@ -154,12 +154,12 @@ class PostgresDatabase:
         version = self._version(connection)
         if version > len(MIGRATIONS):
             raise NewerIndex(
-                f"The index at {self._place} was written by a newer annai (its version is {version}, this annai knows "
+                f"The index at {self._server} was written by a newer annai (its version is {version}, this annai knows "
                 f"{len(MIGRATIONS)}); upgrade annai."
             )
         if version == len(MIGRATIONS) or self.read_only:
             if not version:
-                raise StoreError(f"There is no annai index at {self._place}, and it cannot be written.")
+                raise StoreError(f"There is no annai index at {self._server}, and it cannot be written.")
             return
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('annai_schema'))")
@@ -167,7 +167,7 @@ class PostgresDatabase:
             (installed,) = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
             if tuple(map(int, installed.split(".")[:2])) < OLDEST_PGVECTOR:
                 raise StoreError(
-                    f"The PostgreSQL at {self._place} has pgvector {installed}, and annai needs 0.8 or newer; install "
+                    f"The PostgreSQL at {self._server} has pgvector {installed}, and annai needs 0.8 or newer; install "
                     "it there and run `ALTER EXTENSION vector UPDATE`."
                 )
             # Another process may have done it while this one waited for its turn.
@@ -182,7 +182,7 @@ class PostgresDatabase:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         except errors.InsufficientPrivilege as error:
             raise StoreError(
-                f"The database at {self._place} lacks the extension pgvector, and the user of store.url may not create "
+                f"The database at {self._server} lacks the extension pgvector, and the user of store.url may not create "
                 "it; let a superuser run `CREATE EXTENSION vector` in this database."
             ) from error
 
@@ -200,47 +200,47 @@ class PostgresDatabase:
             yield
         except (errors.DiskFull, errors.OutOfMemory) as error:
             raise StoreFull(
-                f"The PostgreSQL at {self._place} has no space left; free some and run the command again."
+                f"The PostgreSQL at {self._server} has no space left; free some and run the command again."
             ) from error
         except errors.ReadOnlySqlTransaction as error:
             raise StoreReadOnly(
-                f"The PostgreSQL at {self._place} cannot be written now; write to its primary, or try again."
+                f"The PostgreSQL at {self._server} cannot be written now; write to its primary, or try again."
             ) from error
         except errors.InsufficientPrivilege as error:
             raise StoreError(
-                f"The user of store.url may not do this at {self._place} ({_first_line(error)}); let its owner grant "
+                f"The user of store.url may not do this at {self._server} ({_first_line(error)}); let its owner grant "
                 "the right to make tables, as `GRANT ALL ON SCHEMA public TO …` does."
             ) from error
         except (errors.UndefinedFile, errors.FeatureNotSupported) as error:
             raise StoreError(
-                f"The PostgreSQL at {self._place} lacks the extension pgvector; install it there "
+                f"The PostgreSQL at {self._server} lacks the extension pgvector; install it there "
                 "(the package is often named postgresql-17-pgvector) and run the command again."
             ) from error
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
             raise StoreError(
-                f"The index at {self._place} lacks a part ({_first_line(error)}); see that store.url names the right "
+                f"The index at {self._server} lacks a part ({_first_line(error)}); see that store.url names the right "
                 "database and schema."
             ) from error
         except PoolTimeout as error:
-            raise StoreError(_unreachable(self._place, f"no connection within {self._patience} seconds")) from error
+            raise StoreError(_unreachable(self._server, f"no connection within {self._patience} seconds")) from error
         except psycopg.OperationalError as error:
             raise StoreError(self._told(error)) from error
         except psycopg.DatabaseError as error:
             text = _first_line(error)
             if any(word in text for word in _CANNOT_GROW):
                 raise StoreFull(
-                    f"The PostgreSQL at {self._place} cannot write more ({text}); see that its disk and its quota have "
+                    f"The PostgreSQL at {self._server} cannot write more ({text}); see that its disk and its quota have "
                     "space, and run the command again."
                 ) from error
-            raise StoreError(f"The PostgreSQL at {self._place} refused: {text}.") from error
+            raise StoreError(f"The PostgreSQL at {self._server} refused: {text}.") from error
 
     def _told(self, error: Exception) -> str:
         text = _first_line(error)
         if any(word in text for word in _REFUSED):
-            return f"The PostgreSQL at {self._place} does not take this user and password; correct store.url."
+            return f"The PostgreSQL at {self._server} does not take this user and password; correct store.url."
         if any(word in text for word in _MISSING):
-            return f"The PostgreSQL at {self._place} says: {text}; correct store.url, or create what is missing."
-        return _unreachable(self._place, text)
+            return f"The PostgreSQL at {self._server} says: {text}; correct store.url, or create what is missing."
+        return _unreachable(self._server, text)
 
 
 def escape(text: str) -> str:

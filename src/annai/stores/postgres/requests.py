@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from annai.errors import StoreError
-from annai.stores.base import Outcome, Requests
+from annai.stores.base import RequestResult, Requests
 from annai.stores.postgres.database import PostgresDatabase, escape, unescape
 from annai.types import Request, RequestStatus
 
@@ -70,7 +70,7 @@ class PostgresRequests(Requests):
             self._beat()
         return sorted(map(_request, rows), key=lambda request: request.id)
 
-    def finish(self, outcomes: Sequence[Outcome]) -> None:
+    def finish(self, outcomes: Sequence[RequestResult]) -> None:
         """One row each; a claim that was lost meanwhile is another's to finish."""
         with self._database.writing():
             if any(outcome.status == "pending" for outcome in outcomes):

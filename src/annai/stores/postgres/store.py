@@ -56,9 +56,9 @@ class PostgresStore(Store):
         self._postponed = False
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The server and the database."""
-        return self._database.place
+        return self._database.address
 
     def collections(self) -> list[Collection]:
         """Every collection, ordered by name."""

@@ -40,7 +40,7 @@ class ChromaNeighbours(Neighbours):
     def __init__(self, settings: StoreSettings, folder: Path) -> None:
         self._settings = settings
         self._folder = folder
-        self.place = without_secrets(settings.url) or str(folder)
+        self.address = without_secrets(settings.url) or str(folder)
         self._turn = threading.Lock()
         quiet = Settings(anonymized_telemetry=False)
         with self._translate_errors():
@@ -140,11 +140,11 @@ class ChromaNeighbours(Neighbours):
                 text = str(error)
                 if "disk is full" in text or "No space left" in text:
                     raise StoreFull(
-                        f"There is no space left for {self.place}; free some and run the command again."
+                        f"There is no space left for {self.address}; free some and run the command again."
                     ) from error
                 reason = text.splitlines()[0] if text else type(error).__name__
                 raise StoreError(
-                    f"Chroma at {self.place} could not be used ({reason}); see that it runs and that store.url is "
+                    f"Chroma at {self.address} could not be used ({reason}); see that it runs and that store.url is "
                     "right. Nothing is lost: what was not written is done again."
                 ) from error
 

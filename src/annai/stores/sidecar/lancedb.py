@@ -51,7 +51,7 @@ class LanceNeighbours(Neighbours):
 
     def __init__(self, uri: str, settings: StoreSettings) -> None:
         self._uri = uri
-        self.place = without_secrets(uri)
+        self.address = without_secrets(uri)
         self._settings = settings
         self._writes = 0
         self._opened: dict[str, Any] = {}
@@ -160,11 +160,11 @@ class LanceNeighbours(Neighbours):
             text = str(error)
             if "No space left" in text or "os error 28" in text:
                 raise StoreFull(
-                    f"There is no space left for {self.place}; free some and run the command again."
+                    f"There is no space left for {self.address}; free some and run the command again."
                 ) from error
             reason = text.splitlines()[0] if text else type(error).__name__
             raise StoreError(
-                f"LanceDB could not use {self.place} ({reason}); see that store.url is right and can be written. "
+                f"LanceDB could not use {self.address} ({reason}); see that store.url is right and can be written. "
                 "Nothing is lost: what was not written is done again."
             ) from error
 

@@ -49,12 +49,12 @@ class QdrantPoints(Neighbours):
         parts = urlsplit(settings.url)
         self._remote = parts.scheme in ("http", "https")
         self._folder = Path(settings.url) if settings.url and not self._remote else folder
-        self.place = f"{parts.hostname}:{parts.port or 6333}" if self._remote else str(self._folder)
+        self.address = f"{parts.hostname}:{parts.port or 6333}" if self._remote else str(self._folder)
         self._turn = threading.RLock()
         with self._translate_errors():
             if self._remote:
                 key = unquote(parts.password or parts.username or "") or None
-                address = f"{parts.scheme}://{self.place}{parts.path}"
+                address = f"{parts.scheme}://{self.address}{parts.path}"
                 self._client: Any = QdrantClient(
                     url=address, api_key=key, timeout=CALL_SECONDS, check_compatibility=False
                 )
@@ -208,7 +208,7 @@ class QdrantPoints(Neighbours):
             try:
                 yield
             except (ApiException, OSError, RuntimeError, ValueError) as error:
-                raise _told(error, self.place) from error
+                raise _told(error, self.address) from error
 
 
 _folders: dict[Path, tuple[Any, threading.RLock, int]] = {}

@@ -60,7 +60,7 @@ class Passage:
 class Neighbours(ABC):
     """An engine that finds the vectors near another. Errors are `StoreError`s whose messages say what to do."""
 
-    place: str
+    address: str
     """Its folder or its server's address, with nothing secret in it."""
 
     @abstractmethod
@@ -108,9 +108,9 @@ class SidecarStore(SqliteStore):
         self._bulky = False
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Both."""
-        return f"{super().place}, vectors in {self._neighbours.place}"
+        return f"{super().address}, vectors in {self._neighbours.address}"
 
     def write(
         self,

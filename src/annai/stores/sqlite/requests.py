@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from annai.stores.base import Outcome, Requests
+from annai.stores.base import RequestResult, Requests
 from annai.stores.sqlite.database import Database
 from annai.timer import timestamp
 from annai.types import Request, RequestStatus
@@ -48,7 +48,7 @@ class SqliteRequests(Requests):
             )
         return sorted((Request(*row) for row in rows), key=lambda request: request.id)
 
-    def finish(self, outcomes: Sequence[Outcome]) -> None:
+    def finish(self, outcomes: Sequence[RequestResult]) -> None:
         """One row each."""
         with self._database.writing():
             for outcome in outcomes:

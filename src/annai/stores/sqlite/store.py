@@ -60,7 +60,7 @@ class SqliteStore(Store):
         self.read_only = self._database.read_only
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The file."""
         return str(self._database.path)
 
