@@ -69,16 +69,17 @@ def test_the_root_is_relative_to_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[serach]\nlimit = 1", r"unknown section \[serach\]; did you mean search\?"),
-        ("[search]\nlimt = 1", r"unknown key search.limt; did you mean limit\?"),
-        ("[search]\nxyz = 1", "unknown key search.xyz; there are limit, mode, content"),
+        ("[serach]\nlimit = 1", r"unknown section \[serach\]; did you mean 'search'\?"),
+        ("[search]\nlimt = 1", r"unknown key search.limt; did you mean 'limit'\?"),
+        ("[search]\nxyz = 1", "unknown key search.xyz; choose from limit, mode, content"),
         ('[search]\nlimit = "5"', "search.limit must be a whole number, not '5'"),
         ("[search]\nlimit = true", "search.limit must be a whole number, not True"),
-        ("[search]\nlimit = 0", "search.limit must be between 1 and 1000, not 0"),
+        ("[search]\nlimit = 0", "search.limit must be between 1 and 1,000, not 0"),
         ('[search]\nmode = "magic"', "search.mode must be one of hybrid, vector, keyword, not 'magic'"),
-        ('[files]\ninclude = "*.md"', "files.include must be a list of a string"),
-        ("[files]\ninclude = [1]", "files.include must be a string, not 1"),
-        ("[chunking]\nheading_levels = [0]", "chunking.heading_levels must be between 1 and 6"),
+        ('[files]\ninclude = "*.md"', "files.include must be a list of strings"),
+        ("[files]\ninclude = [1]", "each of .*files.include must be a string, not 1"),
+        ("[logging]\nrotate_mb = nan", "logging.rotate_mb must be a number, not nan"),
+        ("[chunking]\nheading_levels = [0]", "chunking.heading_levels must be between 1 and 6, not 0"),
         ("[chunking]\nsize = 512\noverlap = 600", "must be less than chunking.size"),
         ("search = 1", r"search must be a section: write \[search\]"),
         ("[search\n", "is not valid TOML"),
@@ -99,7 +100,7 @@ def test_a_whole_number_is_good_enough_for_a_number(tmp_path: Path) -> None:
 def test_overrides_are_checked_as_the_file_is(tmp_path: Path) -> None:
     config = load_config(start=tmp_path, environment={})
     assert override(config, "chunking", size=600, overlap=None).chunking.size == 600
-    with pytest.raises(ConfigError, match=r"the command line: chunking.size must be between 512 and 4096, not 3"):
+    with pytest.raises(ConfigError, match=r"the command line: chunking.size must be between 512 and 4,096, not 3"):
         override(config, "chunking", size=3)
 
 

@@ -72,7 +72,7 @@ def sources(store: Store, config: Config) -> dict[str, Path]:
     return {IMPLICIT_COLLECTION: config.root} | {each.name: each.source for each in registered(store)}
 
 
-def add(store: Store, name: str, description: str, source: Path) -> Collection:
+def add(store: Store, name: str, source: Path, description: str = "") -> Collection:
     """Register a directory."""
     if not NAME.fullmatch(name):
         raise CollectionError(f"{name!r} is not a name for a collection; use 1 to 64 of the letters A-Z a-z 0-9 _ -.")

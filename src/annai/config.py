@@ -4,14 +4,13 @@
 """
 
 import dataclasses
-import difflib
 import os
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 from annai.errors import ConfigError
 from annai.settings import (
@@ -32,6 +31,7 @@ from annai.settings import (
     Watcher,
     Worker,
 )
+from annai.values import TypeHint, decode, suggest
 
 CONFIG_NAME = "annai.toml"
 STATE_FOLDER = ".annai"
@@ -224,7 +224,7 @@ def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
             result[name] = _checked_collections(values, file)
             continue
         if name not in SECTIONS:
-            raise ConfigError(f"{file}: unknown section [{name}]{_suggest(name, SECTIONS)}")
+            raise ConfigError(f"{file}: unknown section [{name}]; {suggest(name, SECTIONS)}")
         if not isinstance(values, dict):
             raise ConfigError(f"{file}: {name} must be a section: write [{name}] on a line of its own.")
         result[name] = _check_section(name, values, str(file))
@@ -255,42 +255,13 @@ def _with_model_folders(config: Config, folder: Path) -> Config:
     )
 
 
-def _check_section(name: str, values: Mapping[str, Any], origin: str) -> Any:  # noqa: ANN401 - one of SECTIONS
-    section = SECTIONS[name]
-    known = {item.name: item for item in fields(section)}
-    types = get_type_hints(section)
+def _check_section(name: str, values: Mapping[str, object], origin: str) -> Any:  # noqa: ANN401 - one of SECTIONS
+    known = {item.name: item for item in fields(SECTIONS[name])}
     checked = {}
     for key, value in values.items():
         if key not in known:
-            raise ConfigError(f"{origin}: unknown key {name}.{key}{_suggest(key, known)}")
-        checked[key] = _check_value(f"{origin}: {name}.{key}", value, types[key], known[key].metadata)
-    return section(**checked)
-
-
-def _check_value(where: str, value: object, kind: Any, metadata: Mapping[str, Any]) -> object:  # noqa: ANN401 - a type
-    """The value as the setting's type, or an error that says what is allowed."""
-    if get_origin(kind) is tuple:
-        item = get_args(kind)[0]
-        if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where} must be a list of {_type_name(item)}, not {value!r}.")
-        return tuple(_check_value(where, each, item, metadata) for each in value)
-    # bool is an int to Python, and an int is good enough where a float is asked for.
-    fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
-    if not fits:
-        raise ConfigError(f"{where} must be {_type_name(kind)}, not {value!r}.")
-    if metadata["choices"] and value not in metadata["choices"]:
-        raise ConfigError(f"{where} must be one of {', '.join(metadata['choices'])}, not {value!r}.")
-    minimum, maximum = metadata["minimum"], metadata["maximum"]
-    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
-        bounds = f"at least {minimum}" if maximum is None else f"between {minimum} and {maximum}"
-        raise ConfigError(f"{where} must be {bounds}, not {value!r}.")
-    return value
-
-
-def _type_name(kind: type) -> str:
-    return {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}[kind]
-
-
-def _suggest(name: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}."
+            raise ConfigError(f"{origin}: unknown key {name}.{key}; {suggest(key, known)}")
+        item = known[key]
+        hint: TypeHint = item.type
+        checked[key] = decode(hint, value, f"{origin}: {name}.{key}", limits=item.metadata["limits"], error=ConfigError)
+    return SECTIONS[name](**checked)

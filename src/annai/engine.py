@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Unpack
 
 from annai import collection as collections
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
-from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound
+from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound, QueryError, StoreFull
 from annai.indexing.indexer import MOST_PENDING, Indexer, Outcomes
 from annai.indexing.lock import IndexLock
-from annai.project import Confirm, Progress
+from annai.project import Confirm, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
 from annai.searching.fusion import arranged, fused, reranked
+from annai.searching.query import check_query, make_query
 from annai.searching.references import Part, locate, parts_under
 from annai.searching.search import search
 from annai.settings import Embedding
@@ -30,9 +30,11 @@ from annai.types import (
     Collection,
     CollectionStatus,
     Document,
+    Freshness,
     ImportMode,
     ImportSummary,
     Query,
+    QueryOptions,
     Request,
     RequestStatus,
     Selection,
@@ -46,11 +48,15 @@ LONG_PATIENCE = 30.0
 """Seconds that an import waits for its turn."""
 
 POLL_SECONDS = 0.02
+
+MOST_REQUESTS = 1000
+"""Lines of the queue that one call returns."""
+
 SHOWN_ERRORS = SHOWN_FILES = 5
 
 
-class Engine:
-    """A project, opened in this process: it keeps the contract `Project`. Several threads may use it at once."""
+class Engine(Project):
+    """A project, opened in this process."""
 
     def __init__(self, config: Config) -> None:
         check_root(config)
@@ -109,16 +115,15 @@ class Engine:
         """The registered collections, ordered by name."""
         return collections.registered(self.store)
 
-    def add_collection(self, name: str, description: str, source: Path) -> Collection:
+    def add_collection(self, name: str, source: Path, description: str = "") -> Collection:
         """Register a directory."""
-        added = collections.add(self.store, name, description, source)
+        added = collections.add(self.store, name, source, description)
         self._call_worker()
         return added
 
     def update_collection(
         self,
         name: str,
-        *,
         description: str | None = None,
         source: Path | None = None,
         enabled: bool | None = None,
@@ -157,12 +162,12 @@ class Engine:
         return self._bring_up_to_date([(collection, None)], progress=progress)
 
     def rebuild(
-        self, paths: Sequence[str] = (), *, force: bool = False, progress: Progress | None = None
+        self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
     ) -> ImportSummary:
         """Index again what lies under these paths, and wait until it is done."""
         return self._bring_up_to_date(parts_under(self.store, self.config, paths), force=force, progress=progress)
 
-    def request_index(self, path: str, *, force: bool = False) -> list[Request]:
+    def request_index(self, path: str, force: bool = False) -> list[Request]:
         """Put what lies under a path into the queue, and return without waiting."""
         numbers = {
             number
@@ -174,16 +179,25 @@ class Engine:
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
-    ) -> int:
+    ) -> Freshness:
         """Bring everything that a search of these collections looks at up to date with the disk."""
-        for collection in collections.searchable(self.store, self.config, names):
-            if collections.is_here(self.store, collection):
-                self._indexer.request(collection, confirm=confirm)
-        if self.wake is None:
-            self.process_queue(patience=PATIENCE, progress=progress)
-        else:
-            self._leave_to_the_worker()
-        return self.store.requests.due()
+        searched = collections.searchable(self.store, self.config, names)
+        if self.read_only:
+            return Freshness(problem="The index cannot be written here; answers may be out of date.")
+        try:
+            for collection in searched:
+                if collections.is_here(self.store, collection):
+                    self._indexer.request(collection, confirm=confirm)
+            if self.wake is None:
+                self.process_queue(patience=PATIENCE, progress=progress)
+            else:
+                self._leave_to_the_worker()
+        except StoreFull as error:
+            # What was indexed before can be searched all the same.
+            if not any(self.store.statistics(collection.name).documents for collection in searched):
+                raise
+            return Freshness(problem=f"{error} Until then answers may be out of date.")
+        return Freshness(self.store.requests.due())
 
     def _call_worker(self) -> None:
         if self.wake is not None:
@@ -266,22 +280,33 @@ class Engine:
 
     # Searching
 
-    def search(self, query: Query) -> Answer:
-        """Answer a question from the index as it is; `refresh` first to have it up to date."""
-        searched = collections.searchable(self.store, self.config, query.where.collections)
+    def search(
+        self,
+        query: Query | str,
+        *,
+        refresh: bool = True,
+        progress: Progress | None = None,
+        confirm: Confirm | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> Answer:
+        """Answer a question from an index that is up to date, or with `refresh=False` from the index as it is."""
+        query = make_query(query, self.config.search, **options) if isinstance(query, str) else query
+        check_query(query)
+        names = query.where.collections
+        freshness = self.refresh(names, progress=progress, confirm=confirm) if refresh else Freshness()
+        searched = collections.searchable(self.store, self.config, names)
         if query.mode != "keyword":
             for collection in searched:
                 self._indexer.check_embedder(collection)
-        names = tuple(collection.name for collection in searched)
-        where = dataclasses.replace(query.where, collections=names)
+        where = dataclasses.replace(query.where, collections=tuple(collection.name for collection in searched))
         answer = self._answer(dataclasses.replace(query, where=where))
-        if not answer.results and not any(self.store.states(name) for name in names):
+        if not answer.results and not any(self.store.states(collection.name) for collection in searched):
             sources = ", ".join(str(collection.source) for collection in searched)
             raise NotFound(
                 f"There are no documents in {sources}; annai looks for {', '.join(self.config.files.include)} "
                 "(files.include in annai.toml)."
             )
-        return answer
+        return dataclasses.replace(answer, freshness=freshness, sources=self.sources())
 
     def _answer(self, query: Query) -> Answer:
         """Search the collections, those of each embedder by themselves, and make one answer of what they give."""
@@ -331,6 +356,8 @@ class Engine:
 
     def requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
         """The queue, newest first."""
+        if not 1 <= limit <= MOST_REQUESTS:
+            raise QueryError(f"limit must be between 1 and {MOST_REQUESTS:,}, not {limit}.")
         return self.store.requests.latest(status, collection, limit)
 
     def sources(self) -> dict[str, Path]:
@@ -359,14 +386,6 @@ class Engine:
         if reranker := self.__dict__.get("_reranker"):
             reranker.close()
         self.store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _summary(outcomes: Outcomes, unchanged: int = 0) -> ImportSummary:

@@ -3,24 +3,34 @@
 The loader, the comments that `annai init` writes and the documentation are all made from these dataclasses.
 """
 
-import dataclasses
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, Literal, TypeVar, cast
+
+from annai.types import Content, Mode
+from annai.values import Limits, choices
+
+T = TypeVar("T")
+
+VectorSpace = Literal["cosine", "ip", "l2"]
+Pooling = Literal["auto", "mean", "cls", "last"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+ListFormat = Literal["table", "json"]
+ColorMode = Literal["auto", "always", "never"]
 
 
 def setting(
-    default: Any,  # noqa: ANN401 - a setting's default is a value of any of the setting types
+    default: T,
     text: str,
     *,
-    choices: tuple[str, ...] = (),
     minimum: float | None = None,
     maximum: float | None = None,
-) -> Any:  # noqa: ANN401 - stands for the field's own type, as dataclasses.field does
-    """A field of a settings section: its default, what it means and what it may be."""
-    metadata = {"text": text, "choices": choices, "minimum": minimum, "maximum": maximum}
-    if isinstance(default, tuple):
-        return field(default_factory=lambda: default, metadata=metadata)
-    return field(default=default, metadata=metadata)
+    choices: tuple[str, ...] = (),
+) -> T:
+    """A field of a settings section: its default, what it means and what it may be, beside what its type says."""
+    metadata = {"text": text, "limits": Limits(minimum, maximum, choices)}
+    made: object = field(default=default, metadata=metadata)
+    # As dataclasses.field does, it stands for a value of the field's own type.
+    return cast(T, made)
 
 
 @dataclass(frozen=True)
@@ -55,9 +65,7 @@ class StoreSettings:
         "a Chroma server, http://KEY@HOST:PORT of a Qdrant server, a folder or object-store URI of LanceDB; empty: a "
         "folder beside the index file.",
     )
-    hnsw_space: str = setting(
-        "cosine", "How HNSW compares vectors; all three order annai's alike.", choices=("cosine", "ip", "l2")
-    )
+    hnsw_space: VectorSpace = setting("cosine", "How HNSW compares vectors; all three order annai's alike.")
     hnsw_construction_ef: int = setting(
         200, "Candidates HNSW looks at for each vector it takes in.", minimum=4, maximum=1000
     )
@@ -133,10 +141,8 @@ class Embedding:
     task_type_query: str = setting("RETRIEVAL_QUERY", "What gemini is told that queries are for.")
     task_type_document: str = setting("RETRIEVAL_DOCUMENT", "What gemini is told that documents are for.")
     device: str = setting("auto", "auto, cpu, cuda, cuda:1 … or mps; auto: CUDA, else Apple MPS, else CPU.")
-    pooling: str = setting(
-        "auto",
-        "How onnx makes one vector of a text's many; auto: as the model's folder says, else the mean.",
-        choices=("auto", "mean", "cls", "last"),
+    pooling: Pooling = setting(
+        "auto", "How onnx makes one vector of a text's many; auto: as the model's folder says, else the mean."
     )
     trust_remote_code: bool = setting(
         False, "Let a model run the Python code that comes with it, as PLaMo does; read that code first."
@@ -180,11 +186,9 @@ class Search:
     """[search]: what a search returns when its options do not say."""
 
     limit: int = setting(5, "Results a search returns.", minimum=1, maximum=1000)
-    mode: str = setting("hybrid", "By meaning and words, or by one of them.", choices=("hybrid", "vector", "keyword"))
-    content: str = setting(
-        "section",
-        "What a result carries: the passage that matched, its section, the document or nothing.",
-        choices=("passage", "section", "document", "none"),
+    mode: Mode = setting("hybrid", "By meaning and words, or by one of them.")
+    content: Content = setting(
+        "section", "What a result carries: the passage that matched, its section, the document or nothing."
     )
     max_tokens: int = setting(
         4000, "The most that one answer to an agent (over MCP) holds, in tokens.", minimum=200, maximum=200_000
@@ -244,7 +248,7 @@ class Worker:
 class Logging:
     """[logging]: what a server writes down."""
 
-    level: str = setting("info", "How much.", choices=("debug", "info", "warning", "error"))
+    level: LogLevel = setting("info", "How much.")
     file: str = setting(".annai/server.log", "Where; relative to the project's root.")
     rotate_mb: float = setting(5.0, "Begin a new file at this size; three old ones are kept.", minimum=0.01)
 
@@ -253,10 +257,8 @@ class Logging:
 class Display:
     """[display]: how things are shown."""
 
-    default_format: str = setting(
-        "table", "How lists (`collection ls`, `status`) are shown.", choices=("table", "json")
-    )
-    color: str = setting("auto", "Colours on a terminal.", choices=("auto", "always", "never"))
+    default_format: ListFormat = setting("table", "How lists (`collection ls`, `status`) are shown.")
+    color: ColorMode = setting("auto", "Colours on a terminal.")
 
 
 SECTIONS: dict[str, type] = {
@@ -297,21 +299,21 @@ def template() -> str:
     return "\n".join(lines)
 
 
-def explain(item: "dataclasses.Field[Any]") -> str:
+def explain(item: "Field[Any]") -> str:
     """A setting's meaning, with what it may be."""
     text: str = item.metadata["text"]
-    minimum, maximum = item.metadata["minimum"], item.metadata["maximum"]
-    if maximum is not None:
-        text += f" ({minimum:g}–{maximum:g})"
-    choices = item.metadata["choices"]
-    if choices and not all(f"{choice}:" in text for choice in choices):
-        text += f" ({', '.join(choices)})"
+    limits: Limits = item.metadata["limits"]
+    if limits.maximum is not None:
+        text += f" ({limits.minimum:g}–{limits.maximum:g})"
+    allowed = limits.choices or choices(item.type)
+    if allowed and not all(f"{choice}:" in text for choice in allowed):
+        text += f" ({', '.join(allowed)})"
     return text
 
 
-def default_text(item: "dataclasses.Field[Any]") -> str:
+def default_text(item: "Field[Any]") -> str:
     """A setting's default as it is written in the file."""
-    return _toml(item.default if item.default_factory is dataclasses.MISSING else item.default_factory())
+    return _toml(item.default)
 
 
 def _toml(value: object) -> str:

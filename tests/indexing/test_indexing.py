@@ -283,8 +283,8 @@ def test_collections_are_indexed_and_searched_apart(tmp_path: Path) -> None:
         (tmp_path / name / "a.md").write_text(f"# {name}\napple {name}")
     with Engine(quick_config(tmp_path)) as engine:
         engine.refresh()
-        engine.add_collection("one", "First", tmp_path / "one")
-        engine.add_collection("two", "Second", tmp_path / "two")
+        engine.add_collection("one", tmp_path / "one", "First")
+        engine.add_collection("two", tmp_path / "two", "Second")
         engine.refresh()
         found = engine.search(Query("apple")).results
         assert sorted((hit.collection, hit.path) for hit in found) == [("one", "a.md"), ("two", "a.md")]

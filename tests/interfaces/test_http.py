@@ -20,6 +20,7 @@ from annai.interfaces import http as web
 from annai.interfaces.http import LARGEST_BODY, Application
 from annai.interfaces.rpc import Service
 from annai.serving.pidfile import proof
+from annai.types import Freshness
 from tests.loopback import DEADLINE, served
 
 Write = Callable[[str, str], Path]
@@ -248,10 +249,10 @@ def test_an_import_and_waiting_callers_hold_up_no_search(
     engine.refresh()
     free, busy = threading.Event(), threading.Semaphore(0)
 
-    def wait(*_: object, **__: object) -> int:
+    def wait(*_: object, **__: object) -> Freshness:
         busy.release()
         free.wait(DEADLINE)
-        return 0
+        return Freshness()
 
     monkeypatch.setattr(engine, "rebuild", wait)
     monkeypatch.setattr(engine, "refresh", wait)
@@ -266,4 +267,6 @@ def test_an_import_and_waiting_callers_hold_up_no_search(
             assert post(port, SEARCH)[1]["result"]["total"] == 1
         finally:
             free.set()
-        assert {each.result()[1]["result"] for each in waiting} == {0}
+        rebuilt, *refreshed = (each.result()[1]["result"] for each in waiting)
+        assert rebuilt == {"waiting": 0, "problem": ""}
+        assert {*refreshed} == {0}

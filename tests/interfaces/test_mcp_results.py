@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from annai.errors import AnnaiError
-from annai.interfaces.mcp.arguments import Argument, checked, schema
+from annai.interfaces.mcp.arguments import Argument, check_arguments, schema
 from annai.interfaces.mcp.budget import cut, lines, share_out
 from annai.interfaces.mcp.documents import paged
 from annai.interfaces.mcp.reports import described
@@ -134,7 +134,7 @@ JSON = st.recursive(
 def test_whatever_a_model_sends_is_understood_or_refused_in_a_sentence(values: dict[str, object]) -> None:
     refusal, given = "", dict[str, Any]()
     try:
-        given = checked("tool", ARGUMENTS, values)
+        given = check_arguments("tool", ARGUMENTS, values)
     except AnnaiError as error:
         refusal = str(error)
     if not given:

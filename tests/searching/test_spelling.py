@@ -115,7 +115,7 @@ def test_collections_with_different_models_tell_it_too(tmp_path: Path) -> None:
     )
     with Engine(load_config(docs_dir=tmp_path)) as engine:
         for name in ("one", "two"):
-            engine.add_collection(name, "", tmp_path / name)
+            engine.add_collection(name, tmp_path / name, "")
         engine.refresh()
         answer = engine.search(Query("configuraton"))
     assert {hit.collection for hit in answer.results} == {"one", "two"}

@@ -132,7 +132,7 @@ def test_a_watcher_that_fails_is_replaced_by_looking(docs: Path, write: Write, m
 def test_collections_that_come_and_go_are_followed(kept: Engine, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    kept.add_collection("other", "Another folder", other)
+    kept.add_collection("other", other, "Another folder")
     (other / "a.md").write_text("# A\n\nzebra")
     eventually(lambda: found(kept, "zebra") == {"a.md"})
     kept.delete_collection("other")
@@ -252,7 +252,7 @@ def test_only_one_process_indexes_and_the_others_enqueue_and_read(
         holder.refresh()
         assert holder.lock.hold()
         write("a.md", "# A\n\nzebra giraffe")
-        assert other.refresh() == 1
+        assert other.refresh().waiting == 1
         (hit,) = other.search(Query("zebra")).results
         assert hit.index_status == "updating"
         monkeypatch.setattr("annai.engine.LONG_PATIENCE", 0.05)
@@ -262,7 +262,7 @@ def test_only_one_process_indexes_and_the_others_enqueue_and_read(
         assert found(other, "giraffe") == {"a.md"}
         holder.lock.release()
         write("a.md", "# A\n\nlion")
-        assert other.refresh() == 0
+        assert other.refresh().waiting == 0
         assert found(other, "lion") == {"a.md"}
 
 
@@ -357,7 +357,7 @@ def test_an_index_survives_fifty_kills_and_equals_the_one_built_without(tmp_path
     contents = []
     for folder in (troubled, calm):
         with Engine(quick_config(folder)) as engine:
-            assert engine.refresh() == 0
+            assert engine.refresh().waiting == 0
             counts = engine.store.requests.counts()
             assert "processing" not in counts
             assert "pending" not in counts

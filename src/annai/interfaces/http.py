@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from annai import __version__
-from annai.interfaces.rpc import LONG, WAITING, Failure, Service, method_of, parse
+from annai.interfaces.rpc import Failure, Service, duration_of, parse
 from annai.serving.daemon import is_loopback
 from annai.serving.pidfile import proof
 from annai.serving.wire import to_json
@@ -110,8 +110,7 @@ class Application:
 
     async def _answer(self, call: object) -> dict[str, Any] | None:
         """Make a call in a thread of the right kind, so that neither a long nor a waiting one holds up a search."""
-        method = method_of(call)
-        pool = self._importer if method in LONG else self._waiters if method in WAITING else self._readers
+        pool = {"short": self._readers, "waiting": self._waiters, "long": self._importer}[duration_of(call)]
         return await asyncio.get_running_loop().run_in_executor(pool, self._service.answer, call)
 
     async def _body(self, request: Request) -> bytes:

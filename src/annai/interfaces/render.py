@@ -39,17 +39,15 @@ LONGEST_LINE = 400
 """A preview line is cut here before it is fitted to the terminal."""
 
 
-def render_answer(
-    answer: Answer, form: str, sources: Mapping[str, Path], *, preview_lines: int = 3, explain: bool = False
-) -> str:
-    """An answer in one of `SEARCH_FORMATS`; `sources` tells where each collection's files are."""
+def render_answer(answer: Answer, form: str, *, preview_lines: int = 3, explain: bool = False) -> str:
+    """An answer in one of `SEARCH_FORMATS`."""
     if form == "json":
         return json.dumps(answer_json(answer, explain), ensure_ascii=False, indent=2) + "\n"
     if form == "files":
-        return "".join(f"{_shown_path(hit, sources)}:{hit.start_line}\n" for hit in answer.results)
+        return "".join(f"{_shown_path(hit, answer.sources)}:{hit.start_line}\n" for hit in answer.results)
     if form == "markdown":
         return _markdown(answer, explain)
-    return _text(answer, sources, preview_lines, explain)
+    return _text(answer, preview_lines, explain)
 
 
 def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
@@ -214,14 +212,14 @@ def size(number: int) -> str:
     return f"{amount:.1f} GB"
 
 
-def _text(answer: Answer, sources: Mapping[str, Path], preview_lines: int, explain: bool) -> str:
+def _text(answer: Answer, preview_lines: int, explain: bool) -> str:
     weights = query_words(correct(answer.query, answer.corrected))
     terms = {word for word, weight in weights.items() if weight == 1} or set(weights)
     width = shutil.get_terminal_size((100, 24)).columns
     several = len({hit.collection for hit in answer.results}) > 1
     blocks = [click.style(f"{line}\n", dim=True) for line in correction_lines(answer)]
     for hit in answer.results:
-        place = click.style(f"{_shown_path(hit, sources)}:{hit.passage_line}", bold=True)
+        place = click.style(f"{_shown_path(hit, answer.sources)}:{hit.passage_line}", bold=True)
         label = click.style(f"[{hit.collection}] ", fg="magenta") if several else ""
         lines = [f"{label}{place}  {_bar(hit.score)} {hit.score:.2f}"]
         headings = " › ".join(dict.fromkeys(hit.heading_path or (hit.title,)))

@@ -1,7 +1,10 @@
-"""What may be asked? The bounds of a query, in one place for every interface."""
+"""What may be asked? How a query is made from a text and options, and its limits, once for every interface."""
+
+from typing import Unpack
 
 from annai.errors import QueryError
-from annai.types import Query
+from annai.settings import Search
+from annai.types import Query, QueryOptions, Where
 
 LONGEST_QUERY = 10_000
 """Characters; more is a document, not a question."""
@@ -17,6 +20,40 @@ MOST_NAMES = 100
 
 LONGEST_NAME = 4096
 """Characters of one of them, as long as a path can be."""
+
+
+def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> Query:
+    """A query from its text and options; what they leave out is as [search] in the settings says."""
+    return Query(
+        text=text,
+        limit=options.get("limit", defaults.limit),
+        where=Where(
+            collections=tuple(options.get("collections", ())),
+            paths=tuple(options.get("paths", ())),
+            excludes=tuple(options.get("excludes", ())),
+            clean_only=options.get("clean_only", False),
+        ),
+        depths=tuple(options.get("depths", ())),
+        mode=options.get("mode", defaults.mode),
+        sort=options.get("sort", "score"),
+        content=options.get("content", defaults.content),
+    )
+
+
+def query_options(query: Query) -> QueryOptions:
+    """The options that `make_query` makes this query of."""
+    where = query.where
+    return {
+        "limit": query.limit,
+        "collections": where.collections,
+        "paths": where.paths,
+        "excludes": where.excludes,
+        "clean_only": where.clean_only,
+        "depths": query.depths,
+        "mode": query.mode,
+        "sort": query.sort,
+        "content": query.content,
+    }
 
 
 def check_query(query: Query) -> None:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
 from annai.searching.closeness import Closeness, closeness
-from annai.searching.query import check_query
 from annai.searching.ranking import Candidates, Ranked, by_both, by_meaning, by_words
 from annai.searching.spelling import correct, corrections
 from annai.stores.base import Store
@@ -78,9 +77,8 @@ class _Found:
 
 
 def search(store: Store, embedder: Embedder, query: Query) -> Answer:
-    """Answer a question from what is indexed. Raises `QueryError` for an empty or an endless query."""
+    """Answer a question, already checked, from what is indexed."""
     start = perf_counter()
-    check_query(query)
     asked = query.text
     with timer("search_total"), store.snapshot():
         with timer("correct_spelling"):

@@ -1,7 +1,7 @@
 """Is there a server for this project? The file in which it announces itself, and whether to believe it.
 
-Who finds the file does not believe it: whoever answers must prove to know the file's secret, or the process must be
-the one that wrote it. A file without its server is what a crash leaves, and another program may have its port by now.
+The file alone is not believed: the process that wrote it must be alive, or whoever answers at its port must prove to
+know the file's secret. A crash leaves the file without its server, and another program may have taken the port.
 """
 
 import os
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from annai.config import Config
 from annai.errors import ConfigError, QueryError
 from annai.serving.connection import health
-from annai.serving.wire import decode, from_json, plain, to_json
+from annai.serving.wire import from_json, plain, to_json
+from annai.values import decode
 
 if TYPE_CHECKING:
     import psutil
@@ -62,7 +63,7 @@ def running(config: Config) -> ServerRecord | None:
     record = read_record(config)
     if record is None or record.project_root != str(config.root):
         return None
-    return record if _answers(record) or process_of(record) else None
+    return record if _is_process(record) or _answers(record) or process_of(record) else None
 
 
 def left_behind(config: Config) -> bool:
@@ -122,6 +123,21 @@ def process_of(record: ServerRecord) -> "psutil.Process | None":
     except psutil.Error:
         return None
     return process if is_same or _answers(record) else None
+
+
+def _is_process(record: ServerRecord) -> bool:
+    """Whether Linux says at once that the process that wrote the record lives; no is not certain.
+
+    While it does, the port is its own: no other process can answer there.
+    """
+    try:
+        # The name in parentheses may hold anything; behind it, the first field is the state and the 20th the start.
+        fields = Path(f"/proc/{record.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        booted = Path("/proc/stat").read_text(errors="replace").partition("\nbtime ")[2].split(maxsplit=1)[0]
+        created = int(booted) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return False
+    return fields[0] != "Z" and abs(created - record.process_created) < SAME_SECONDS
 
 
 def _answers(record: ServerRecord) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from annai.config import Config
-from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import collection_json, print_table
 from annai.opening import open_project
 from annai.types import Collection
@@ -32,7 +32,7 @@ def command() -> None:
 def add(config: Config, name: str, description: str, source: Path) -> None:
     """Register a directory."""
     with open_project(config) as project:
-        added = project.add_collection(name, description, source)
+        added = project.add_collection(name, source, description)
     click.echo(
         f"Added {added.name}: {added.source}. The next search indexes it, or `annai import -n {added.name}` now."
     )
@@ -89,7 +89,7 @@ def disable(config: Config, name: str) -> None:
 
 @command.command("ls")
 @click.option("--all", "everything", is_flag=True, help="Disabled ones and details too.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show them.")
+@format_option
 @project_command(docs_dir=False)
 def ls(config: Config, everything: bool, form: str | None) -> None:
     """List the enabled collections' names, or all of them with details."""

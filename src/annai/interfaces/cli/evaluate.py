@@ -5,8 +5,8 @@ import tempfile
 import tomllib
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import cast
 
 import click
 
@@ -16,8 +16,9 @@ from annai.errors import ConfigError
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.render import print_table
 from annai.searching.evaluation import Evaluation, QuestionResult, evaluate, read_judgements, read_questions, write_run
-from annai.settings import SECTIONS
+from annai.settings import SECTIONS, ListFormat
 from annai.types import Mode
+from annai.values import choices
 
 SAME_INDEX = frozenset({"search", "rerank"})
 """Sections of the settings that change nothing in an index."""
@@ -37,14 +38,14 @@ LONGEST_TEXT = 60
     help="Question id, path and relevance, separated by tabs, one judgement a line.",
 )
 @click.option("--run", type=click.Path(path_type=Path), help="Write the paths found for each question to this file.")
-@click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="By meaning and words, or by one.")
+@click.option("--mode", type=click.Choice(choices(Mode)), help="By meaning and words, or by one.")
 @click.option(
     "--compare",
     multiple=True,
     metavar="SETTING",
     help='The same with another setting, such as "search.mode=vector"; may be repeated.',
 )
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--format", "form", type=click.Choice(choices(ListFormat)), default="table", show_default=True)
 @click.option("--yes", is_flag=True, help="Index without asking, however many files there are.")
 @project_command()
 def command(
@@ -77,7 +78,7 @@ def command(
             # A running server answers with its own settings; the index is fresh by now.
             opened = open_fresh(settings, yes=yes) if settings.database != config.database or not name else None
             project = stack.enter_context(opened or Engine(settings))
-            found[name] = evaluate(project.search, questions, judgements, cast(Mode, settings.search.mode))
+            found[name] = evaluate(partial(project.search, refresh=False), questions, judgements, settings.search.mode)
     if run:
         write_run(found[""], run)
     if form == "json":

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from time import perf_counter
-from typing import cast
 
 import click
 
@@ -12,6 +11,7 @@ from annai.interfaces.cli.options import duration, progress_bar, project_command
 from annai.interfaces.render import summary_line
 from annai.opening import open_project, own_server
 from annai.types import ImportMode, ImportSummary
+from annai.values import choices
 
 
 @click.command("import")
@@ -19,7 +19,7 @@ from annai.types import ImportMode, ImportSummary
 @click.option(
     "-m",
     "--mode",
-    type=click.Choice(["new", "replace", "update"]),
+    type=click.Choice(choices(ImportMode)),
     default="new",
     show_default=True,
     help="new: it must be empty; replace: build it anew and swap; update: what changed.",
@@ -31,7 +31,7 @@ from annai.types import ImportMode, ImportSummary
 def command(
     config: Config,
     name: str,
-    mode: str,
+    mode: ImportMode,
     database: Path | None,
     chunk_size: int | None,
     chunk_overlap: int | None,
@@ -46,7 +46,7 @@ def command(
         )
     start = perf_counter()
     with open_project(config) as project, progress_bar("Indexing") as progress:
-        summary = project.import_collection(name, cast(ImportMode, mode), progress=progress)
+        summary = project.import_collection(name, mode, progress=progress)
     tell(summary, perf_counter() - start)
 
 

@@ -7,7 +7,7 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.imports import tell
-from annai.interfaces.cli.options import progress_bar, project_command
+from annai.interfaces.cli.options import format_option, progress_bar, project_command
 from annai.interfaces.render import queue_lines, status_json
 from annai.opening import open_project
 
@@ -18,7 +18,7 @@ def command() -> None:
 
 
 @command.command("status")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
+@format_option
 @project_command()
 def status(config: Config, form: str | None) -> None:
     """Show how much is indexed, what waits to be, and what failed."""

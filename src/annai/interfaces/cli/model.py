@@ -11,7 +11,7 @@ import click
 from annai.config import Config, override, secret
 from annai.embedders.base import Embedder, Vectors, load_embedder
 from annai.errors import ConfigError
-from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import print_table, size
 from annai.models.known import MODELS, KnownModel, known_model
 from annai.models.weights import fetched_weights, is_installed
@@ -29,7 +29,6 @@ SPEED_TEXTS = 64
 """How many texts are embedded to tell the speed."""
 
 _name = click.argument("name", required=False, default="")
-_format = click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
 
 
 @click.group()
@@ -38,7 +37,7 @@ def command() -> None:
 
 
 @command.command("ls")
-@_format
+@format_option
 @project_command(docs_dir=False, server=False)
 def ls(config: Config, form: str | None) -> None:
     """List the models that are known by name.
@@ -56,7 +55,7 @@ def ls(config: Config, form: str | None) -> None:
 
 @command.command("show")
 @_name
-@_format
+@format_option
 @project_command(docs_dir=False, server=False)
 def show(config: Config, name: str, form: str | None) -> None:
     """Show a model, or the one that the settings name, and how to choose it."""
@@ -91,7 +90,7 @@ def show(config: Config, name: str, form: str | None) -> None:
 @_name
 @click.option("--provider", help="The provider, for a model that is not known by name.")
 @click.option("--device", help="auto, cpu, cuda or mps.")
-@_format
+@format_option
 @project_command(docs_dir=False, server=False)
 def test(config: Config, name: str, provider: str | None, device: str | None, form: str | None) -> None:
     """Embed a few texts, and tell how well, how fast and at what memory.

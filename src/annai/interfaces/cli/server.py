@@ -9,7 +9,7 @@ import click
 
 from annai.config import Config
 from annai.errors import ServerError
-from annai.interfaces.cli.options import duration, project_command
+from annai.interfaces.cli.options import duration, format_option, port_number, project_command
 from annai.interfaces.render import queue_lines, size, status_json
 from annai.serving import daemon
 from annai.serving.client import Client
@@ -20,17 +20,11 @@ STATUS_SECONDS = 10.0
 """How long a server that is well takes to say how it stands."""
 
 
-def _port(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:  # noqa: ARG001 - click's signature
-    """The port that was named; 0 for any."""
-    if value is None or value == "auto":
-        return None if value is None else 0
-    if not value.isdecimal() or not 1 <= int(value[:6]) <= 65535:
-        raise click.BadParameter(f"{value!r} is neither a port (1 to 65535) nor `auto`.")
-    return int(value)
-
-
 _port_option = click.option(
-    "--port", metavar="N|auto", callback=_port, help="The port to listen at (server.port: 24280), or any free one."
+    "--port",
+    metavar="N|auto",
+    callback=port_number,
+    help="The port to listen at (server.port: 24280), or any free one.",
 )
 _log_option = click.option("--log", type=click.Path(path_type=Path), help="The log (logging.file: .annai/server.log).")
 
@@ -78,7 +72,7 @@ def restart(config: Config, port: int | None, log: Path | None) -> None:
 
 
 @command.command("status")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
+@format_option
 @project_command(server=False)
 def status(config: Config, form: str | None) -> None:
     """Show whether a server runs, how it stands, and what it is indexing."""

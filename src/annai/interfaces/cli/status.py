@@ -5,7 +5,7 @@ import json
 import click
 
 from annai.config import Config
-from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import print_table, queue_lines, size, status_json
 from annai.opening import open_project
 from annai.types import Status
@@ -13,7 +13,7 @@ from annai.types import Status
 
 @click.command()
 @click.option("-n", "--name", default="", help="Only this collection, with its documents.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
+@format_option
 @project_command()
 def command(config: Config, name: str, form: str | None) -> None:
     """Show what is indexed, and what was left out.

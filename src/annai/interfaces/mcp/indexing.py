@@ -5,13 +5,13 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import TypeVar
 
 from annai.errors import AnnaiError, EmbedderMismatch, ServerError
 from annai.interfaces.mcp.access import Access
 from annai.project import Progress, Project
-from annai.types import IMPLICIT_COLLECTION, ImportSummary
+from annai.types import IMPLICIT_COLLECTION, Freshness, ImportSummary
 
 T = TypeVar("T")
 
@@ -33,23 +33,6 @@ SMALL_QUEUE = 20
 
 THREADS = 8
 """Calls that are at work at once; the others wait for their turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """How far the index follows the disk."""
-
-    waiting: int = 0
-    """Files that are still being indexed."""
-    problem: str = ""
-    """Why it could not be brought up to date."""
-
-    @property
-    def notes(self) -> list[str]:
-        """What to say of it with an answer."""
-        files = "1 file is" if self.waiting == 1 else f"{self.waiting:,} files are"
-        waiting = [f"{files} still being indexed, and results may lack them; ask again in a while."]
-        return [*(waiting if self.waiting else []), *([self.problem] if self.problem else [])]
 
 
 class Indexing:
@@ -92,16 +75,14 @@ class Indexing:
 
     async def _refresh(self, names: tuple[str, ...], report: Report) -> Freshness:
         start = time.monotonic()
-        if await self.use(lambda project: project.read_only):
-            return Freshness(problem="The index cannot be written here, so it may be out of date.")
         is_first = names not in self._filled and await self.use(lambda project: _is_empty(project, names))
         self._filled |= set() if is_first else {names}
         if self._is_behind and not is_first and (waiting := await self.use(_waiting)):
             # Much is being indexed: a search does without it, and asking for it again would only hold it up.
             return Freshness(waiting)
         telling = _Telling(report)
-        waiting = await self._told(lambda project, _: project.refresh(names), telling)
-        took = time.monotonic() - start
+        freshness = await self._told(lambda project, _: project.refresh(names), telling)
+        took, waiting = time.monotonic() - start, freshness.waiting
         while waiting and is_first and time.monotonic() < start + FIRST_INDEX_SECONDS:
             await telling.tell_queue(waiting)
             await asyncio.sleep(REPORT_SECONDS)
@@ -109,7 +90,7 @@ class Indexing:
         self._is_behind = bool(waiting)
         if self._access.config.watcher.enabled and not waiting:
             self._next_refresh[names] = time.monotonic() + min(took / REFRESH_SHARE, LONGEST_PAUSE)
-        return Freshness(waiting)
+        return Freshness(waiting, freshness.problem)
 
     async def reindex(self, paths: Sequence[str], force: bool, report: Report) -> ImportSummary:
         """Compare everything, or what lies under the paths, with the disk, and index what differs."""

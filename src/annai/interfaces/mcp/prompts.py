@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import mcp_types as types
 
 from annai.errors import QueryError
-from annai.interfaces.mcp.arguments import Argument, checked
+from annai.interfaces.mcp.arguments import Argument, check_arguments
 from annai.searching.query import LONGEST_QUERY
 
 ANSWER = types.Prompt(
@@ -43,7 +43,7 @@ Search results:
 
 def asked(values: Mapping[str, str] | None) -> tuple[str, str]:
     """The question that a prompt was given, and the collection if one was named."""
-    arguments = checked("The prompt", _ARGUMENTS, values or {})
+    arguments = check_arguments("The prompt", _ARGUMENTS, values or {})
     if not arguments["question"].strip():
         raise QueryError("The prompt needs the argument 'question': ask something.")
     return arguments["question"], arguments["collection"] or ""

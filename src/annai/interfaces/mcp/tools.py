@@ -3,19 +3,20 @@
 import difflib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from annai.config import Config
 from annai.errors import NotFound, QueryError
-from annai.interfaces.mcp.arguments import Argument, checked
+from annai.interfaces.mcp.arguments import Argument, check_arguments
 from annai.interfaces.mcp.documents import read_document
 from annai.interfaces.mcp.indexing import Indexing, Report, searched
 from annai.interfaces.mcp.reports import collections_result, import_result, problem_lines, status_result
 from annai.interfaces.mcp.results import ToolResult, answer_result, no_results
 from annai.interfaces.render import correction_lines
 from annai.project import Project
-from annai.searching.query import LONGEST_NAME, LONGEST_QUERY
-from annai.types import Collection, Content, Mode, Query, Where
+from annai.searching.query import DEEPEST, LONGEST_NAME, LONGEST_QUERY, make_query
+from annai.types import Collection, Mode, Query
+from annai.values import choices
 
 MOST_RESULTS = 50
 """Results of one search: more would not fit into any answer."""
@@ -54,7 +55,7 @@ class Tools:
 
     async def search(self, query: str, collection: str, report: Report) -> ToolResult:
         """Search as a model does that names nothing but a query, and perhaps a collection."""
-        arguments = checked("search", self._search_arguments(), {"query": query})
+        arguments = check_arguments("search", self._search_arguments(), {"query": query})
         return await self._search({**arguments, "collections": (collection,) if collection else ()}, report)
 
     def _search_all(self, names: tuple[str, ...]) -> Tool:
@@ -101,7 +102,7 @@ class Tools:
                 "Return sections of this depth: 0 whole documents, 1 to 3 what stands under a heading of that level; "
                 "default: the smallest section around each match.",
                 minimum=0,
-                maximum=3,
+                maximum=DEEPEST,
             ),
             Argument(
                 "path",
@@ -114,7 +115,7 @@ class Tools:
                 "string",
                 "hybrid: by meaning and words; vector: by meaning; keyword: by words, for exact names.",
                 default=settings.mode,
-                choices=("hybrid", "vector", "keyword"),
+                choices=choices(Mode),
             ),
         )
 
@@ -184,18 +185,19 @@ class Tools:
 
     async def _search(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         names = tuple(arguments.get("collections") or ())
-        query = Query(
-            text=arguments["query"],
+        query = make_query(
+            arguments["query"],
+            self._config.search,
             limit=arguments["limit"],
-            where=Where(collections=names, paths=(arguments["path"],) if arguments["path"] else ()),
+            collections=names,
+            paths=(arguments["path"],) if arguments["path"] else (),
             depths=() if arguments["depth"] is None else (arguments["depth"],),
-            mode=cast(Mode, arguments["mode"]),
-            content=cast(Content, self._config.search.content),
+            mode=arguments["mode"],
         )
         freshness = await self._indexing.refresh(names, report)
         notes = freshness.notes
         try:
-            answer = await self._indexing.use(lambda project: project.search(query))
+            answer = await self._indexing.use(lambda project: project.search(query, refresh=False))
         except NotFound:
             if not freshness.waiting:
                 raise
@@ -227,7 +229,7 @@ class Tools:
 
 def arguments_of(tool: Tool, values: dict[str, Any] | None) -> dict[str, Any]:
     """What a tool was given, checked."""
-    return checked(tool.name, tool.arguments, values or {})
+    return check_arguments(tool.name, tool.arguments, values or {})
 
 
 def _why_nothing(project: Project, query: Query) -> list[str]:
