@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote
 import mcp_types as types
 
 from annai.errors import NotFound, QueryError
-from annai.interfaces.mcp.indexing import searched
+from annai.interfaces.mcp.indexing import searched_names
 from annai.project import Project
 
 SCHEME = "annai://"
@@ -30,7 +30,7 @@ Listing = list[tuple[str, str]]
 
 def documents(project: Project) -> Listing:
     """Every document that a search looks at."""
-    return [(name, path) for name in searched(project) for path in project.document_paths(name)]
+    return [(name, path) for name in searched_names(project) for path in project.document_paths(name)]
 
 
 def page(listing: Listing, cursor: str) -> types.ListResourcesResult:

@@ -178,12 +178,14 @@ class ProjectServer(Server[None]):
     # Tools
 
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:  # noqa: ARG002 - a handler
-        return types.ListToolsResult(tools=[_described(each) for each in self._tools.every(await self._collections())])
+        return types.ListToolsResult(
+            tools=[_described(each) for each in self._tools.all_tools(await self._collections())]
+        )
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Whatever goes wrong becomes a sentence: the model can act on it, and the connection lives on."""
         try:
-            tools = {each.name: each for each in self._tools.every(await self._collections())}
+            tools = {each.name: each for each in self._tools.all_tools(await self._collections())}
             if params.name not in tools:
                 return _failure(f"There is no tool {params.name[:100]!r}; there are {', '.join(tools)}.")
             tool = tools[params.name]

@@ -9,7 +9,7 @@ from annai.config import Config
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.arguments import Argument, check_arguments
 from annai.interfaces.mcp.documents import read_document
-from annai.interfaces.mcp.indexing import Indexing, Report, searched
+from annai.interfaces.mcp.indexing import Indexing, Report, searched_names
 from annai.interfaces.mcp.reports import collections_result, import_result, problem_lines, status_result
 from annai.interfaces.mcp.results import ToolResult, answer_result, no_results
 from annai.interfaces.render import correction_lines
@@ -21,8 +21,8 @@ from annai.values import choices
 MOST_RESULTS = 50
 """Results of one search: more would not fit into any answer."""
 
-SIMILAR = 3
-"""How many names a question “did you mean” offers."""
+SUGGESTIONS = 3
+"""Names that “did you mean” suggests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Tools:
         self._config = config
         self._indexing = indexing
 
-    def every(self, collections: Sequence[Collection]) -> list[Tool]:
-        """All tools, in their order: the search of everything, one search a collection, and the rest.
+    def all_tools(self, collections: Sequence[Collection]) -> list[Tool]:
+        """All tools in order: the search of everything, one search per collection, and the rest.
 
         A project without registered collections is one collection, and `search` is its tool.
         """
@@ -54,7 +54,7 @@ class Tools:
         return [self._search_all(names), *map(self._search_one, enabled), *self._others()]
 
     async def search(self, query: str, collection: str, report: Report) -> ToolResult:
-        """Search as a model does that names nothing but a query, and perhaps a collection."""
+        """Search with a query alone, and perhaps a collection."""
         arguments = check_arguments("search", self._search_arguments(), {"query": query})
         return await self._search({**arguments, "collections": (collection,) if collection else ()}, report)
 
@@ -144,7 +144,7 @@ class Tools:
                 (
                     reference,
                     part,
-                    Argument("start_line", "integer", "Only from this line of the document on.", minimum=1),
+                    Argument("start_line", "integer", "Only from this line of the document.", minimum=1),
                     Argument("end_line", "integer", "Only up to this line, included.", minimum=1),
                     Argument("page", "integer", "Which page of a long text.", default=1, minimum=1),
                 ),
@@ -177,7 +177,7 @@ class Tools:
             Tool(
                 "index_status",
                 "Show the index's state",
-                "Tell how many documents are indexed, whether files are still waiting, and which could not be read.",
+                "Show how many documents are indexed, whether files are still waiting, and which could not be read.",
                 (),
                 self._index_status,
             ),
@@ -203,7 +203,7 @@ class Tools:
                 raise
             return ToolResult({"query": query.text, "total": 0, "results": [], "notes": notes}, "\n".join(notes))
         if not answer.results:
-            reasons = await self._indexing.use(lambda project: _why_nothing(project, query))
+            reasons = await self._indexing.use(lambda project: _reasons_for_nothing(project, query))
             return no_results(query, reasons, [*correction_lines(answer), *notes])
         return answer_result(answer, self._config.search.max_tokens, notes)
 
@@ -228,21 +228,21 @@ class Tools:
 
 
 def arguments_of(tool: Tool, values: dict[str, Any] | None) -> dict[str, Any]:
-    """What a tool was given, checked."""
+    """A tool's arguments, checked."""
     return check_arguments(tool.name, tool.arguments, values or {})
 
 
-def _why_nothing(project: Project, query: Query) -> list[str]:
-    """What stands in the way of a search that found nothing, as far as it can be told."""
+def _reasons_for_nothing(project: Project, query: Query) -> list[str]:
+    """Why a search found nothing, as far as that is known."""
     if not query.where.paths:
         return []
     (wanted,) = query.where.paths
     prefix = wanted.strip("/").removeprefix("./")
-    names = query.where.collections or searched(project)
+    names = query.where.collections or searched_names(project)
     paths = [path for name in names for path in project.document_paths(name)]
     if any(path == prefix or path.startswith(f"{prefix}/") for path in paths):
         return []
     folders = {path.rpartition("/")[0] for path in paths} - {""}
-    close = difflib.get_close_matches(prefix, [*folders, *paths], n=SIMILAR, cutoff=0.5)
+    close = difflib.get_close_matches(prefix, [*folders, *paths], n=SUGGESTIONS, cutoff=0.5)
     instead = f" (did you mean {' or '.join(close)}?)" if close else ""
     return [f"no document lies under {wanted!r}{instead}"]
