@@ -1,4 +1,4 @@
-"""What does the user want? Find the settings, read them, check them, and hand out one frozen `Config`.
+"""What did the user set? Find the settings, read them, check them, and return one frozen `Config`.
 
 `settings.py` is the table of what can be set. No other module reads the environment for settings.
 """
@@ -48,9 +48,9 @@ class Config:
     file: Path | None = None
     """The file the settings came from, if any."""
     named: bool = False
-    """Whether the user named the folder, by option or by config: only then may it be the home folder."""
+    """Whether the user named the folder with --docs-dir: only then may it be the home folder."""
     server_url: str = ""
-    """The server that the user named (--server, ANNAI_SERVER), to be used instead of the project's own."""
+    """The server that the user named (--server, ANNAI_SERVER), used instead of the project's own."""
     project: Project = field(default_factory=Project)
     database: Database = field(default_factory=Database)
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -75,14 +75,14 @@ class Config:
 
     @property
     def database_path(self) -> Path:
-        """Where the index file is; one that stands beside another engine has that engine's name in its own."""
+        """The index file; beside another engine, that engine's name is part of its name."""
         path = self.root / self.database.path
         beside = self.store.engine in ("lancedb", "chroma", "qdrant")
         return path.with_name(f"{path.stem}.{self.store.engine}{path.suffix}") if beside else path
 
     @property
     def state_folder(self) -> Path:
-        """Where the project's own files are: the index, the pid file, the log."""
+        """The folder of annai's own files: the index, the pid file, the log."""
         return self.root / STATE_FOLDER
 
     @property
@@ -114,7 +114,7 @@ def load_config(
     """Find and read the settings.
 
     A file named by `config` or by ANNAI_CONFIG is taken as it is. Otherwise `docs_dir`, or the folder found by
-    walking up from `start`, is the project. Raises `ConfigError` for anything that is not understood.
+    walking up from `start`, is the project. Raises `ConfigError` for anything it does not understand.
     """
     if config is None and environment.get(CONFIG_VARIABLE):
         config = Path(environment[CONFIG_VARIABLE])
@@ -151,7 +151,7 @@ def load_config(
 
 
 def override(config: Config, section: str, **values: object) -> Config:
-    """The same settings with some values of one section replaced, checked as if they stood in the file.
+    """The same settings with some values of one section replaced, checked like those of the file.
 
     A value of None leaves the setting as it is.
     """
@@ -183,7 +183,7 @@ def _find_project(start: Path) -> tuple[Path, Path | None]:
     for folder in (start, *start.parents):
         if file := _config_file(folder):
             return folder, file
-        # An index left in the home folder must not draw in every folder below it.
+        # An index in the home folder must not make every folder below it part of one project.
         if (folder / STATE_FOLDER).is_dir() and folder not in (home, Path(folder.anchor)):
             return folder, None
     return start, None
@@ -241,7 +241,7 @@ def _checked_collections(table: object, file: Path) -> dict[str, Embedding]:
 
 
 def _with_model_folders(config: Config, folder: Path) -> Config:
-    """Models that are folders beside the config file, with their whole paths."""
+    """Models that are folders beside the config file, with absolute paths."""
 
     def placed(settings: Any) -> Any:  # noqa: ANN401 - any settings with a model
         path = folder / Path(settings.model).expanduser()

@@ -107,7 +107,7 @@ def _start(config: Config, port: int | None, log: Path | None) -> None:
     click.echo(f"{'Server started' if is_new else 'A server runs already'} at {record.url} (pid {record.pid}).")
 
 
-def _tell_ending(ending: daemon.Ending, config: Config) -> None:
+def _tell_ending(ending: daemon.StopResult, config: Config) -> None:
     click.echo(
         {
             "none": f"No server runs for {config.root}.",
