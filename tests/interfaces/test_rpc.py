@@ -11,7 +11,7 @@ import pytest
 from annai.engine import Engine
 from annai.errors import ServerError
 from annai.interfaces.render import answer_json
-from annai.interfaces.rpc import METHODS, MOST_CALLS, Failure, Service, parse
+from annai.interfaces.rpc import MAX_BATCH_CALLS, METHODS, CallError, Service, parse
 from annai.types import Query, ServerStatus
 
 Write = Callable[[str, str], Path]
@@ -195,11 +195,11 @@ def test_a_message_is_one_call_or_a_batch() -> None:
     assert parse(b"{}") == ([{}], False)
     assert parse(b"[{}, 1]") == ([{}, 1], True)
     for body, code in ((b"{", -32700), (b"\xff", -32700), (b"NaN", -32700), (b"[]", -32600)):
-        with pytest.raises(Failure) as caught:
+        with pytest.raises(CallError) as caught:
             parse(body)
         assert caught.value.code == code
-    with pytest.raises(Failure):
-        parse(json.dumps([1] * (MOST_CALLS + 1)).encode())
+    with pytest.raises(CallError):
+        parse(json.dumps([1] * (MAX_BATCH_CALLS + 1)).encode())
 
 
 def test_callers_see_no_traces_of_the_servers_insides(

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from annai import __version__
-from annai.interfaces.rpc import Failure, Service, duration_of, parse
+from annai.interfaces.rpc import CallError, Service, duration_of, parse
 from annai.serving.daemon import is_loopback
 from annai.serving.pidfile import proof
 from annai.serving.wire import to_json
@@ -100,8 +100,8 @@ class Application:
             return rejected.response
         except ClientDisconnect:
             return Response(status_code=400)
-        except Failure as failure:
-            return _json(failure.response())
+        except CallError as error:
+            return _json(error.response())
         answers = [answer for answer in await asyncio.gather(*map(self._answer, calls)) if answer is not None]
         self.last_call = time.monotonic()
         if not answers:

@@ -1,4 +1,4 @@
-"""What can be asked over the wire? JSON-RPC 2.0, spoken over a project."""
+"""Which calls does a server answer? JSON-RPC 2.0 over a project."""
 
 import dataclasses
 import functools
@@ -25,12 +25,12 @@ PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, INTERNAL_ERROR = -
 REFUSED = -32000
 """An `AnnaiError`: its message is for the user, and `data.kind` names its class."""
 
-MOST_CALLS = 100
+MAX_BATCH_CALLS = 100
 """Calls in one batch."""
 
 
-class Failure(Exception):
-    """A message that is no call, or a call that failed, as JSON-RPC tells it."""
+class CallError(Exception):
+    """A message that is not a call, or a call that failed, as a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, kind: str = "") -> None:
         super().__init__(message)
@@ -38,21 +38,21 @@ class Failure(Exception):
         self.kind = kind
 
     def response(self, call_id: object = None) -> dict[str, Any]:
-        """The answer that tells it."""
+        """The response that carries it."""
         data = {"data": {"kind": self.kind}} if self.kind else {}
         return {"jsonrpc": "2.0", "id": call_id, "error": {"code": self.code, "message": str(self), **data}}
 
 
 def parse(body: bytes) -> tuple[list[object], bool]:
-    """The calls of a message, and whether they came as a batch. Raises `Failure` for what is neither."""
+    """The calls of a message, and whether they are a batch. Raises `CallError` for anything else."""
     try:
         message = from_json(body)
     except ValueError as error:
-        raise Failure(PARSE_ERROR, f"The body is not JSON: {error}.") from error
+        raise CallError(PARSE_ERROR, f"The body is not JSON: {error}.") from error
     if not isinstance(message, list):
         return [message], False
-    if not 1 <= len(message) <= MOST_CALLS:
-        raise Failure(INVALID_REQUEST, f"A batch holds 1 to {MOST_CALLS} calls, not {len(message):,}.")
+    if not 1 <= len(message) <= MAX_BATCH_CALLS:
+        raise CallError(INVALID_REQUEST, f"A batch holds 1 to {MAX_BATCH_CALLS} calls, not {len(message):,}.")
     return message, True
 
 
@@ -77,34 +77,34 @@ class Service:
         """Once set, long calls end with the document at hand."""
 
     def answer(self, call: object) -> dict[str, Any] | None:
-        """Make one call, and return what to send back: nothing for a notification."""
+        """Make one call, and return the response; a notification has none."""
         call_id = call.get("id") if isinstance(call, dict) else None
         if isinstance(call_id, bool) or not isinstance(call_id, str | int | float | None):
             call_id = None
         try:
             method, params, wants_answer = _check(call)
-        except Failure as failure:
+        except CallError as failure:
             return failure.response(call_id)
         try:
             result = self._call(method, params)
             return {"jsonrpc": "2.0", "id": call_id, "result": result} if wants_answer else None
-        except Failure as failure:
+        except CallError as failure:
             return failure.response(call_id) if wants_answer else None
 
     def _call(self, name: str, params: object) -> object:
         method = METHODS.get(name)
         if method is None:
-            raise Failure(UNKNOWN_METHOD, f"There is no method {name!r}; {suggest(name, METHODS)}")
+            raise CallError(UNKNOWN_METHOD, f"There is no method {name!r}; {suggest(name, METHODS)}")
         try:
             return plain(method.call(self, **method.arguments(params)))
         except AnnaiError as error:
             code = INVALID_PARAMS if isinstance(error, QueryError) else REFUSED
-            raise Failure(code, str(error), type(error).__name__) from error
+            raise CallError(code, str(error), type(error).__name__) from error
         except Exception as error:
             logger.exception("%s failed", name)
-            raise Failure(INTERNAL_ERROR, "Something went wrong inside the server; its log tells more.") from error
+            raise CallError(INTERNAL_ERROR, "Something went wrong inside the server; see its log.") from error
 
-    # What is said otherwise over the wire than by `Project`
+    # Calls that differ from the operations of `Project`
 
     def search(
         self,
@@ -122,7 +122,7 @@ class Service:
         refresh: bool = False,
         full: bool = False,
     ) -> object:
-        """The answer as `annai search --format json` shows it, or with `full` all that is known of it."""
+        """The answer as `annai search --format json` prints it, or with `full` the whole `Answer`."""
         defaults = self._config.search
         answer = self._project.search(
             query,
@@ -156,7 +156,7 @@ class Service:
         return self._project.update_collection(name, enabled=False)
 
     def refresh(self, names: tuple[str, ...] = (), full: bool = False) -> object:
-        """Wait a little for the index to be up to date; how many files still wait, or with `full` why, too."""
+        """Bring the index up to date without waiting long; the number of files left, or with `full` the `Freshness`."""
         freshness = self._project.refresh(names)
         return freshness if full else freshness.waiting
 
@@ -174,19 +174,19 @@ class Service:
         return dataclasses.replace(self._project.status(name), server=self._describe())
 
     def shutdown(self, secret: str) -> object:
-        """End the server; only who can read the pid file knows the secret."""
+        """Stop the server; only a process that can read the pid file knows the secret."""
         if not self._secret or not hmac.compare_digest(secret.encode(errors="replace"), self._secret.encode()):
             raise ServerError("Only `annai server stop` ends this server.")
         self._stop()
         return None
 
     def do(self, operation: Operation, **arguments: object) -> object:
-        """Do what `Project` does under that name."""
+        """Do an operation of `Project`."""
         method = getattr(self._project, operation.method.__name__)
         progress = {"progress": self._keep_going} if operation.duration == "long" else {}
         return method(**arguments, **progress)
 
-    def _keep_going(self, done: int, total: int) -> None:  # noqa: ARG002 - what progress is told
+    def _keep_going(self, done: int, total: int) -> None:  # noqa: ARG002 - the signature of Progress
         if self.stopping.is_set():
             raise ServerError("The server is being stopped; what was indexed so far is kept.")
 
@@ -227,7 +227,7 @@ def _method(name: str, function: Callable[..., object], call: Callable[..., obje
     return Method(name, call, {each.name: hints[each.name] for each in parameters}, required, duration)
 
 
-_SPELLED_OUT: dict[Callable[..., object], Duration] = {
+_OWN_CALLS: dict[Callable[..., object], Duration] = {
     Service.search: "short",
     Service.get_document: "short",
     Service.get_section: "short",
@@ -240,13 +240,13 @@ _SPELLED_OUT: dict[Callable[..., object], Duration] = {
 }
 
 METHODS: dict[str, Method] = {
-    **{each.__name__: _method(each.__name__, each, each, duration) for each, duration in _SPELLED_OUT.items()},
+    **{each.__name__: _method(each.__name__, each, each, duration) for each, duration in _OWN_CALLS.items()},
     **{
         name: _method(name, each.method, functools.partial(Service.do, operation=each), each.duration)
         for name, each in OPERATIONS.items()
     },
 }
-"""Every method by its name: the operations of `Project`, and those that are spelled out in `Service`."""
+"""Every method by its name: the operations of `Project`, and those written out in `Service`."""
 
 
 def duration_of(call: object) -> Duration:
@@ -261,11 +261,11 @@ def duration_of(call: object) -> Duration:
 
 
 def _check(call: object) -> tuple[str, object, bool]:
-    """A call's method, its parameters, and whether it wants an answer."""
+    """A call's method, its parameters, and whether it wants a response."""
     if not isinstance(call, dict) or call.get("jsonrpc") != "2.0" or not isinstance(call.get("method"), str):
-        raise Failure(
+        raise CallError(
             INVALID_REQUEST, 'A call is an object like {"jsonrpc": "2.0", "id": 1, "method": "search", "params": {}}.'
         )
     if isinstance(call.get("id"), bool | list | dict):
-        raise Failure(INVALID_REQUEST, "A call's id is a string or a number.")
+        raise CallError(INVALID_REQUEST, "A call's id is a string or a number.")
     return call["method"], call.get("params", {}), "id" in call
