@@ -42,19 +42,19 @@ def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[
             loaded = load_config(config=config or outer.get("config"), docs_dir=docs_dir)
             command(dataclasses.replace(loaded, server_url=server) if server else loaded, **rest)
 
-        wrapped = click.option("--verbose", is_flag=True, help="Tell on standard error what takes how long.")(wrapped)
+        wrapped = click.option("--verbose", is_flag=True, help="Log details and timings to standard error.")(wrapped)
         wrapped = click.option(
-            "--config", type=click.Path(path_type=Path), help="The settings file (also: ANNAI_CONFIG)."
+            "--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG)."
         )(wrapped)
         if server:
             wrapped = click.option(
-                "--server", metavar="URL", help="The server to ask, instead of the project's own (also: ANNAI_SERVER)."
+                "--server", metavar="URL", help="Use this server instead of the project's own (env: ANNAI_SERVER)."
             )(wrapped)
         if docs_dir:
             wrapped = click.option(
                 "--docs-dir",
                 type=click.Path(path_type=Path),
-                help="The folder to search, instead of the current project.",
+                help="Use this folder instead of the current project.",
             )(wrapped)
         return wrapped
 
@@ -111,7 +111,7 @@ def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False
     project = open_project(config)
     try:
         if project.read_only:
-            click.echo("annai: the index cannot be written here; answers may be out of date.", err=True)
+            click.echo("annai: the index is read-only here; results may be out of date.", err=True)
         else:
             _bring_up_to_date(project, names, yes=yes)
     except BaseException:
@@ -130,19 +130,19 @@ def _bring_up_to_date(project: Project, names: tuple[str, ...], *, yes: bool) ->
         if not any(each.statistics.documents for each in project.status().collections):
             raise
         # What was indexed before can be searched all the same.
-        click.echo(f"annai: {error} Until then answers may be out of date.", err=True)
+        click.echo(f"annai: {error} Until then, results may be out of date.", err=True)
         return
     if waiting:
         files = "file is" if waiting == 1 else "files are"
-        click.echo(f"annai: {waiting:,} {files} still being indexed; answers may lack them.", err=True)
+        click.echo(f"annai: {waiting:,} {files} still being indexed; results may miss them.", err=True)
 
 
 def _confirm(count: int, seconds: float) -> bool:
-    message = f"There are {count:,} files to index here; that takes about {duration(seconds)}."
+    message = f"There are {count:,} files to index here; this takes about {duration(seconds)}."
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         click.echo(f"annai: {message}", err=True)
         return False
-    return click.confirm(f"{message} Go on?", err=True)
+    return click.confirm(f"{message} Continue?", err=True)
 
 
 def duration(seconds: float) -> str:
