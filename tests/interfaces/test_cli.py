@@ -253,7 +253,7 @@ def test_init_writes_settings_that_load_and_does_not_overwrite_them(docs: Path) 
     assert "Wrote" in annai("init").stdout
     written = (docs / "annai.toml").read_text()
     assert "# max_file_mb = 10.0" in written
-    assert "exists already" in annai("init", code=1).stderr
+    assert "already exists" in annai("init", code=1).stderr
     uncommented = "\n".join(
         line[2:] if " = " in line else line for line in written.splitlines() if "# " in line or "[" in line
     )

@@ -61,8 +61,8 @@ def test_a_judgement_names_a_file_however_its_path_is_written(fruit: Annai, writ
 def test_a_table_shows_the_measures_the_time_and_the_worst(fruit: Annai) -> None:
     shown = evaluated(fruit)
     assert "nDCG@10" in shown
-    assert "ms a question" in shown
-    worst = shown.split("The worst:")[1]
+    assert "ms per question" in shown
+    worst = shown.split("Worst questions:")[1]
     assert "about the plum" in worst
     assert "about the pear" not in worst
 

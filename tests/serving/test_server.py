@@ -114,11 +114,11 @@ def is_gone(record: ServerRecord) -> bool:
 
 def test_a_server_is_started_looked_at_and_stopped(place: LivingProject) -> None:
     annai = place.annai
-    assert "No server runs for" in annai("server", "status").stdout
-    assert "No server runs for" in annai("server", "stop").stdout
+    assert "No server is running for" in annai("server", "status").stdout
+    assert "No server is running for" in annai("server", "stop").stdout
     assert re.search(r"Server started at http://127\.0\.0\.1:\d+ \(pid \d+\)\.", annai("server", "start").stdout)
     record = place.server()
-    assert "A server runs already at" in annai("server", "start").stdout
+    assert "A server is already running at" in annai("server", "start").stdout
     assert place.server() == record
     shown = annai("server", "status").stdout
     for line in (rf"Server +{record.url} \(pid {record.pid}", "Uptime +", r"Memory +\d+\.\d MB", "Log +", "Queue +"):
@@ -164,7 +164,7 @@ def test_a_restart_keeps_the_port_and_takes_new_settings(place: LivingProject) -
 
 def test_a_restart_starts_what_was_not_running(place: LivingProject) -> None:
     shown = place.annai("server", "restart").stdout
-    assert "No server runs" in shown
+    assert "No server is running" in shown
     assert "Server started" in shown
     place.server()
 
@@ -220,7 +220,7 @@ def test_what_a_killed_server_left_behind_is_cleaned_up(place: LivingProject) ->
         assert results(annai, "apple")
         assert "crashed or was killed" in annai("server", clean_up).stdout
         if clean_up == "stop":
-            assert "No server runs" in annai("server", "status").stdout
+            assert "No server is running" in annai("server", "status").stdout
         else:
             assert place.server().pid != record.pid
             annai("server", "stop")

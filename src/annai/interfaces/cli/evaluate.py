@@ -35,15 +35,15 @@ LONGEST_TEXT = 60
     "--qrels",
     type=click.Path(path_type=Path),
     required=True,
-    help="Question id, path and relevance, separated by tabs, one judgement a line.",
+    help="One judgement per line: question id, path and relevance, separated by tabs.",
 )
 @click.option("--run", type=click.Path(path_type=Path), help="Write the paths found for each question to this file.")
-@click.option("--mode", type=click.Choice(choices(Mode)), help="By meaning and words, or by one.")
+@click.option("--mode", type=click.Choice(choices(Mode)), help="Search by meaning, words or both.")
 @click.option(
     "--compare",
     multiple=True,
     metavar="SETTING",
-    help='The same with another setting, such as "search.mode=vector"; may be repeated.',
+    help='Also measure with this setting, such as "search.mode=vector"; repeatable.',
 )
 @click.option("--format", "form", type=click.Choice(choices(ListFormat)), default="table", show_default=True)
 @click.option("--yes", is_flag=True, help="Index without asking, however many files there are.")
@@ -58,11 +58,11 @@ def command(
     form: str,
     yes: bool,
 ) -> None:
-    """Measure the answers to questions whose documents are known.
+    """Measure how well your own questions are answered.
 
-    nDCG@10, Recall@5 and MRR@10 over files (the best section of each counts), in all
-    and by type of question, the time that questions take, and the worst of them. Five
-    questions about your own documents tell which settings suit them.
+    Reports nDCG@10, Recall@5 and MRR@10 over files (each counts by its best section),
+    in total and by type of question, the time per question, and the worst questions.
+    Five questions about your own documents show which settings suit them.
     """
     questions, judgements = read_questions(queries), read_judgements(qrels)
     if mode:
@@ -106,7 +106,7 @@ def _show(found: dict[str, Evaluation], config: Config) -> None:
     several = len(found) > 1
     rows = [
         (
-            *((name or "as it is",) if several else ()),
+            *((name or "current",) if several else ()),
             each.type,
             f"{each.queries:,}",
             *(f"{value:.3f}" for value in (each.ndcg, each.recall, each.mrr)),
@@ -117,10 +117,10 @@ def _show(found: dict[str, Evaluation], config: Config) -> None:
     print_table((*(("setting",) if several else ()), "type", "queries", "nDCG@10", "Recall@5", "MRR@10"), rows, config)
     for name, evaluation in found.items():
         median, most = evaluation.milliseconds
-        label = f"{name or 'as it is'}: " if several else ""
-        click.echo(f"{label}{median:.1f} ms a question, 95 of 100 under {most:.1f} ms")
+        label = f"{name or 'current'}: " if several else ""
+        click.echo(f"{label}{median:.1f} ms per question, 95% under {most:.1f} ms")
     if worst := found[""].worst:
-        click.echo("\nThe worst:\n")
+        click.echo("\nWorst questions:\n")
         print_table(("id", "nDCG@10", "question", "wanted", "at rank"), map(_worst_row, worst), config)
 
 

@@ -28,7 +28,7 @@ CHATTY = (
 
 
 format_option = click.option(
-    "--format", "form", type=click.Choice(choices(ListFormat)), help="How to show it (display.default_format: table)."
+    "--format", "form", type=click.Choice(choices(ListFormat)), help="Output format (display.default_format: table)."
 )
 """How a list or a state is shown."""
 
@@ -50,19 +50,19 @@ def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[
             loaded = load_config(config=config or outer.get("config"), docs_dir=docs_dir)
             command(dataclasses.replace(loaded, server_url=server) if server else loaded, **rest)
 
-        wrapped = click.option("--verbose", is_flag=True, help="Tell on standard error what takes how long.")(wrapped)
+        wrapped = click.option("--verbose", is_flag=True, help="Log details and timings to standard error.")(wrapped)
         wrapped = click.option(
-            "--config", type=click.Path(path_type=Path), help="The settings file (also: ANNAI_CONFIG)."
+            "--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG)."
         )(wrapped)
         if server:
             wrapped = click.option(
-                "--server", metavar="URL", help="The server to ask, instead of the project's own (also: ANNAI_SERVER)."
+                "--server", metavar="URL", help="Use this server instead of the project's own (env: ANNAI_SERVER)."
             )(wrapped)
         if docs_dir:
             wrapped = click.option(
                 "--docs-dir",
                 type=click.Path(path_type=Path),
-                help="The folder to search, instead of the current project.",
+                help="Use this folder instead of the current project.",
             )(wrapped)
         return wrapped
 
@@ -139,11 +139,11 @@ def confirm_large_index(yes: bool) -> Confirm:
 
 
 def _confirm(count: int, seconds: float) -> bool:
-    message = f"There are {count:,} files to index here; that takes about {duration(seconds)}."
+    message = f"There are {count:,} files to index here; this takes about {duration(seconds)}."
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         click.echo(f"annai: {message}", err=True)
         return False
-    return click.confirm(f"{message} Go on?", err=True)
+    return click.confirm(f"{message} Continue?", err=True)
 
 
 def duration(seconds: float) -> str:

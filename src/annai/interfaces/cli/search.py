@@ -13,24 +13,24 @@ from annai.values import choices
 
 @click.command()
 @click.argument("query")
-@click.option("-n", "--limit", type=click.IntRange(1, MOST_RESULTS), help="How many results (search.limit: 5).")
-@click.option("-c", "--collection", "collections", multiple=True, help="Only this collection; may be repeated.")
+@click.option("-n", "--limit", type=click.IntRange(1, MOST_RESULTS), help="Number of results (search.limit: 5).")
+@click.option("-c", "--collection", "collections", multiple=True, help="Search only this collection; repeatable.")
 @click.option(
     "--depth",
     "depths",
     type=click.IntRange(0, DEEPEST),
     multiple=True,
-    help="Show sections of this depth; may be repeated.",
+    help="Return sections of this depth; repeatable.",
 )
-@click.option("--path", "paths", multiple=True, help="Only files under this path; may be repeated.")
-@click.option("--exclude", "excludes", multiple=True, help="No files under this path; may be repeated.")
-@click.option("--mode", type=click.Choice(choices(Mode)), help="By meaning and words, or by one.")
+@click.option("--path", "paths", multiple=True, help="Search only files under this path; repeatable.")
+@click.option("--exclude", "excludes", multiple=True, help="Exclude files under this path; repeatable.")
+@click.option("--mode", type=click.Choice(choices(Mode)), help="Search by meaning, words or both.")
 @click.option("--sort", type=click.Choice(choices(Sort)), default="score", show_default=True)
-@click.option("--clean-only", is_flag=True, help="Leave out documents that changed since they were indexed.")
+@click.option("--clean-only", is_flag=True, help="Exclude documents that changed since they were indexed.")
 @click.option(
     "--content",
     type=click.Choice(choices(Content)),
-    help="What a result carries (search.content: section).",
+    help="Text in each result (search.content: section).",
 )
 @click.option("--format", "form", type=click.Choice(SEARCH_FORMATS), default="text", show_default=True)
 @click.option("--preview-lines", type=click.IntRange(0, 100), default=3, show_default=True)
@@ -56,8 +56,8 @@ def command(
 ) -> None:
     """Search this folder by meaning and by words.
 
-    The index is made on the first search and brought up to date on every other; a
-    running server (`annai server start`) keeps it so all the time.
+    The first search builds the index, and every later one updates it; a running
+    server (`annai server start`) keeps it up to date all the time.
     """
     asked = make_query(
         query,
@@ -78,4 +78,4 @@ def command(
     text = render_answer(answer, form, preview_lines=preview_lines, explain=explain)
     click.echo(text, nl=False, color={"always": True, "never": False}.get(config.display.color))
     if not answer.results:
-        click.echo(f"Nothing found for {query!r}; try other words, or fewer of them.", err=True)
+        click.echo(f"Nothing found for {query!r}; try other or fewer words.", err=True)

@@ -9,13 +9,13 @@ from annai.interfaces.setup.programs import PROGRAMS, register, write
 
 @click.command()
 @click.argument("client", type=click.Choice([*PROGRAMS]))
-@click.option("--print", "only_print", is_flag=True, help="Show what would be written, and write nothing.")
+@click.option("--print", "only_print", is_flag=True, help="Print what would be written, and write nothing.")
 @project_command(server=False)
 def command(config: Config, client: str, only_print: bool) -> None:
     """Let an agent search this project.
 
-    Writes `annai mcp` into the configuration of the agent's program. Whatever else
-    is there stays as it is, and the file is copied before it is changed.
+    Adds `annai mcp` to the agent's configuration file. The rest of the file stays the
+    same, and a backup is made before it changes.
     """
     program = PROGRAMS[client]
     registration = register(config, program)
@@ -24,8 +24,8 @@ def command(config: Config, client: str, only_print: bool) -> None:
         click.echo(registration.snippet, nl=False)
         return
     if not registration.is_new:
-        click.echo(f"{registration.file} has it already.")
+        click.echo(f"{registration.file} already has this entry.")
         return
     backup = write(registration)
-    click.echo(f"Wrote {registration.file}" + (f"; what it was is in {backup.name}." if backup else "."))
+    click.echo(f"Wrote {registration.file}" + (f"; the old version is in {backup.name}." if backup else "."))
     click.echo(program.next_step)
