@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from annai.config import Config, load_config, override
+from annai.embedders.base import PROVIDERS as EMBEDDERS
 from annai.errors import ConfigError
+from annai.rerankers.base import PROVIDERS as RERANKERS
 from annai.settings import SECTIONS, template
+from annai.splitters.base import STRATEGIES
+from annai.stores.base import ENGINES
 
 
 def load(folder: Path, text: str, name: str = "annai.toml") -> Config:
@@ -91,6 +95,18 @@ def test_what_is_not_understood_is_an_error_that_names_file_key_and_what_is_allo
     with pytest.raises(ConfigError, match=message) as caught:
         load(tmp_path, text)
     assert "annai.toml" in str(caught.value)
+
+
+def test_every_choice_of_a_family_has_its_module() -> None:
+    families = {
+        ("store", "engine"): ENGINES,
+        ("chunking", "strategy"): STRATEGIES,
+        ("embedding", "provider"): EMBEDDERS,
+        ("search", "rerank"): {"off": "", **RERANKERS},
+    }
+    for (section, key), table in families.items():
+        (item,) = (each for each in fields(SECTIONS[section]) if each.name == key)
+        assert list(item.metadata["limits"].choices) == list(table), f"{section}.{key}"
 
 
 def test_a_whole_number_is_good_enough_for_a_number(tmp_path: Path) -> None:
