@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "annai"
 LEVELS = (
     ("types", "errors"),
     ("values", "project", "text", "timer"),
-    ("settings",),
+    ("settings", "trust"),
     ("config",),
     ("files", "splitters", "models"),
     ("embedders", "rerankers", "stores"),

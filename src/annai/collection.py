@@ -1,14 +1,19 @@
 """Which directories are registered? Add, change and remove collections, and choose which are searched."""
 
 import dataclasses
+import functools
+import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from annai.config import Config
+from annai.config import Config, user_folder
 from annai.errors import CollectionError
 from annai.stores.base import Store
+from annai.trust import TrustStore, is_inside
 from annai.types import IMPLICIT_COLLECTION, Collection
+
+logger = logging.getLogger(__name__)
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -19,16 +24,34 @@ STAGING_SUFFIX = ":building"
 """Marks a collection that is being built to replace the one before the colon; names cannot contain a colon."""
 
 
-def registered(store: Store) -> list[Collection]:
-    """Every collection that a user registered, ordered by name."""
-    return [each for each in store.collections() if NAME.fullmatch(each.name) and each.name != IMPLICIT_COLLECTION]
+def registered(store: Store, config: Config) -> list[Collection]:
+    """Every collection that a user registered, ordered by name.
+
+    An index file may have come with the project: what it says of folders outside is believed only if the user
+    registered them on this machine.
+    """
+    named = [each for each in store.collections() if NAME.fullmatch(each.name) and each.name != IMPLICIT_COLLECTION]
+    ignored = untrusted(store, config, named)
+    for each in ignored:
+        _warn_once(each)
+    return [each for each in named if each not in ignored]
+
+
+def untrusted(store: Store, config: Config, collections: Sequence[Collection]) -> list[Collection]:
+    """Those whose folder is outside of the project and was not registered on this machine.
+
+    An index that machines share was trusted with its address.
+    """
+    outside = [] if store.shared else [each for each in collections if not is_inside(config.root, each.source)]
+    allowed = TrustStore(user_folder()).sources(config.root) if outside else []
+    return [each for each in outside if str(each.source) not in allowed]
 
 
 def searchable(store: Store, config: Config, names: Sequence[str] = ()) -> list[Collection]:
     """The collections a search looks at: those named, else the enabled ones, else the project's root itself."""
     if names:
         return [find(store, config, name) for name in dict.fromkeys(names)]
-    known = registered(store)
+    known = registered(store, config)
     if not known:
         return [find(store, config, IMPLICIT_COLLECTION)]
     enabled = [each for each in known if each.enabled]
@@ -40,7 +63,7 @@ def searchable(store: Store, config: Config, names: Sequence[str] = ()) -> list[
 def find(store: Store, config: Config, name: str) -> Collection:
     """The collection of that name; the implicit one exists while none is registered."""
     known = {each.name: each for each in store.collections()}
-    others = [each.name for each in registered(store)]
+    others = [each.name for each in registered(store, config)]
     if name == IMPLICIT_COLLECTION and not others:
         implicit = known.get(name, Collection(name, config.root, f"The documents of {config.name}"))
         # A project that was moved is where it is now; in a shared index, its files are where the index says.
@@ -69,20 +92,21 @@ def here(store: Store, config: Config) -> list[str] | None:
 
 def sources(store: Store, config: Config) -> dict[str, Path]:
     """Where each collection's files are."""
-    return {IMPLICIT_COLLECTION: config.root} | {each.name: each.source for each in registered(store)}
+    return {IMPLICIT_COLLECTION: config.root} | {each.name: each.source for each in registered(store, config)}
 
 
-def add(store: Store, name: str, source: Path, description: str = "") -> Collection:
-    """Register a directory."""
+def add(store: Store, config: Config, name: str, source: Path, description: str = "") -> Collection:
+    """Register a directory; one outside of the project is remembered as the user's own wish."""
     if not NAME.fullmatch(name):
         raise CollectionError(f"{name!r} is not a name for a collection; use 1 to 64 of the letters A-Z a-z 0-9 _ -.")
     if name in RESERVED:
         raise CollectionError(f"annai uses the name {name!r} itself; choose another.")
-    if any(each.name == name for each in registered(store)):
+    if any(each.name == name for each in registered(store, config)):
         raise CollectionError(
             f"There is a collection {name!r} already; change it with `annai collection update -n {name}`."
         )
     collection = Collection(name, _directory(source), description)
+    _remember_source(config, collection.source)
     store.save_collection(collection)
     # The root is a collection only while no other is registered.
     store.delete_collection(IMPLICIT_COLLECTION)
@@ -108,6 +132,8 @@ def update(
         source=old.source if source is None else _directory(source),
         enabled=old.enabled if enabled is None else enabled,
     )
+    if source is not None:
+        _remember_source(config, new.source)
     store.save_collection(new)
     return new
 
@@ -117,6 +143,21 @@ def delete(store: Store, config: Config, name: str) -> None:
     find(store, config, name)
     store.delete_collection(name + STAGING_SUFFIX)
     store.delete_collection(name)
+
+
+def _remember_source(config: Config, source: Path) -> None:
+    if not is_inside(config.root, source):
+        TrustStore(user_folder()).trust_source(config.root, source)
+
+
+@functools.cache
+def _warn_once(collection: Collection) -> None:
+    logger.warning(
+        "the index says that the collection %s lies outside this project, in %s, but it was not added on this machine, "
+        "so it is ignored; `annai trust` allows it.",
+        collection.name,
+        collection.source,
+    )
 
 
 def _directory(source: Path) -> Path:

@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import logging
 import os
 import re
 import tomllib
@@ -31,9 +32,13 @@ from annai.settings import (
     Watcher,
     Worker,
 )
+from annai.trust import Demand, TrustStore, demands, digest, without_demands
 from annai.values import TypeHint, decode, suggest
 
+logger = logging.getLogger(__name__)
+
 CONFIG_NAME = "annai.toml"
+USER_CONFIG_NAME = "config.toml"
 STATE_FOLDER = ".annai"
 CONFIG_VARIABLE = "ANNAI_CONFIG"
 SERVER_VARIABLE = "ANNAI_SERVER"
@@ -104,6 +109,24 @@ class Config:
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
+@dataclass(frozen=True, slots=True)
+class FoundSettings:
+    """A project's own settings as they were found, and what they ask for beyond the project and this machine."""
+
+    folder: Path
+    file: Path | None
+    table: dict[str, Any]
+    demands: tuple[Demand, ...]
+    digest: str
+    """Of the file and its demands: what trust is remembered by."""
+    is_trusted: bool
+
+    @property
+    def key(self) -> Path:
+        """What trust is remembered for: the file, or a project without one."""
+        return self.file or self.folder
+
+
 def load_config(
     *,
     config: Path | None = None,
@@ -116,30 +139,27 @@ def load_config(
     A file named by `config` or by ANNAI_CONFIG is taken as it is. Otherwise `docs_dir`, or the folder found by
     walking up from `start`, is the project. Raises `ConfigError` for anything it does not understand.
     """
-    if config is None and environment.get(CONFIG_VARIABLE):
-        config = Path(environment[CONFIG_VARIABLE])
-    if docs_dir is not None and not docs_dir.is_dir():
-        raise ConfigError(f"There is no folder {docs_dir}; name an existing one with --docs-dir.")
-    found: tuple[Path, Path | None]
-    if config is not None:
-        if not config.is_file():
-            raise ConfigError(f"There is no config file {config}; `annai init` writes one.")
-        found = config.resolve().parent, config.resolve()
-    elif docs_dir is not None:
-        found = docs_dir.resolve(), _config_file(docs_dir.resolve())
-    else:
-        found = _find_project((start or Path.cwd()).resolve())
-    folder, file = found
-
-    table = _read_table(file) if file else {}
-    loaded = _checked(table, file) if file else {}
+    found = find_settings(config=config, docs_dir=docs_dir, start=start, environment=environment)
+    folder, file, table = found.folder, found.file, found.table
+    if not found.is_trusted:
+        _check_links(found)
+        logger.warning(
+            "%s sets %s, which would reach beyond this project and this machine, so it is ignored; "
+            "`annai trust` shows what that means and allows it.",
+            file,
+            ", ".join(demand.setting for demand in found.demands),
+        )
+        table = without_demands(table, found.demands)
+    user_file = user_folder(environment) / USER_CONFIG_NAME
+    if user_file.is_file():
+        table = _merged(_read_user_table(user_file), table)
+    loaded = _checked(table, file or user_file)
     project: Project = loaded.get("project", Project())
     root = docs_dir.resolve() if docs_dir else (folder / Path(project.root).expanduser()).resolve()
     if not root.is_dir():
         raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder; correct it.")
     url = environment.get(SERVER_VARIABLE, "")
     result = Config(root=root, file=file, named=docs_dir is not None, server_url=url, **loaded)
-    result = _with_model_folders(result, folder)
     if environment.get("NO_COLOR") and result.display.color == "auto":
         result = override(result, "display", color="never")
     if result.chunking.overlap >= result.chunking.size:
@@ -148,6 +168,43 @@ def load_config(
             f"({result.chunking.size}); make it smaller."
         )
     return result
+
+
+def find_settings(
+    *,
+    config: Path | None = None,
+    docs_dir: Path | None = None,
+    start: Path | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> FoundSettings:
+    """Find a project's own settings, and see what they ask for and whether the user trusts them.
+
+    A file that the environment names is the user's own word, and asks for nothing.
+    """
+    is_users_own = config is None and bool(environment.get(CONFIG_VARIABLE))
+    if is_users_own:
+        config = Path(environment[CONFIG_VARIABLE])
+    if docs_dir is not None and not docs_dir.is_dir():
+        raise ConfigError(f"There is no folder {docs_dir}; name an existing one with --docs-dir.")
+    folder: Path
+    file: Path | None
+    if config is not None:
+        if not config.is_file():
+            raise ConfigError(f"There is no config file {config}; `annai init` writes one.")
+        folder, file = config.resolve().parent, config.resolve()
+    elif docs_dir is not None:
+        folder, file = docs_dir.resolve(), _config_file(docs_dir.resolve())
+    else:
+        folder, file = _find_project((start or Path.cwd()).resolve())
+    table, content = _read_table(file) if file else ({}, b"")
+    if file:
+        _checked(table, file)
+    asked = () if is_users_own else tuple(demands(table, folder, folder / STATE_FOLDER))
+    if not asked:
+        return FoundSettings(folder, file, table, (), "", is_trusted=True)
+    value = digest(content, asked)
+    is_trusted = TrustStore(user_folder(environment)).files().get(str(file or folder)) == value
+    return FoundSettings(folder, file, table, asked, value, is_trusted)
 
 
 def override(config: Config, section: str, **values: object) -> Config:
@@ -161,6 +218,13 @@ def override(config: Config, section: str, **values: object) -> Config:
     return dataclasses.replace(
         config, **{section: dataclasses.replace(current, **{key: getattr(checked, key) for key in given})}
     )
+
+
+def user_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the user's own settings are, and what the user trusts."""
+    if os.name == "nt":
+        return Path(environment.get("APPDATA") or Path.home() / "AppData" / "Roaming") / "annai"
+    return Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "annai"
 
 
 def secret(*names: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -193,21 +257,63 @@ def _config_file(folder: Path) -> Path | None:
     if (folder / CONFIG_NAME).is_file():
         return folder / CONFIG_NAME
     pyproject = folder / "pyproject.toml"
-    if pyproject.is_file() and "annai" in _parse(pyproject).get("tool", {}):
-        return pyproject
-    return None
+    return pyproject if pyproject.is_file() and _speaks_of_annai(pyproject) else None
 
 
-def _read_table(file: Path) -> dict[str, Any]:
-    table = _parse(file)
-    if file.name == "pyproject.toml":
-        table = table.get("tool", {}).get("annai", {})
+def _speaks_of_annai(pyproject: Path) -> bool:
+    """Whether a pyproject.toml has settings for annai; one that is broken or has none is no business of ours."""
+    try:
+        tool = _parse(pyproject)[0].get("tool")
+    except ConfigError:
+        if b"tool.annai" in pyproject.read_bytes():
+            raise
+        return False
+    return isinstance(tool, dict) and "annai" in tool
+
+
+def _check_links(found: FoundSettings) -> None:
+    """Refuse to write through links that came with the project."""
+    for demand in found.demands:
+        if demand.setting.startswith(STATE_FOLDER):
+            raise ConfigError(
+                f"{found.folder / demand.setting} is a link that leads out of the project, to {demand.value}; remove "
+                "it, or allow it with `annai trust`."
+            )
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Two settings files as one, key by key; `above` has the last word."""
+    return {name: {**below.get(name, {}), **above.get(name, {})} for name in {**below, **above}}
+
+
+def _read_user_table(file: Path) -> dict[str, Any]:
+    """The user's own settings, which hold for every project."""
+    table, _ = _read_table(file)
+    _checked(table, file)
+    if "project" in table:
+        raise ConfigError(f"{file}: [project] belongs into the annai.toml of a project; remove it here.")
     return table
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def _read_table(file: Path) -> tuple[dict[str, Any], bytes]:
+    """A settings file as it is, with the models beside it as absolute paths, and its bytes."""
+    table, content = _parse(file)
+    if file.name == "pyproject.toml":
+        table = table.get("tool", {}).get("annai", {})
+    models = [table.get("embedding"), table.get("rerank")]
+    if isinstance(table.get("collections"), dict):
+        models += [each.get("embedding") for each in table["collections"].values() if isinstance(each, dict)]
+    for values in models:
+        if isinstance(values, dict) and isinstance(values.get("model"), str) and values["model"]:
+            path = file.parent / Path(values["model"]).expanduser()
+            values["model"] = str(path) if path.is_dir() else values["model"]
+    return table, content
+
+
+def _parse(file: Path) -> tuple[dict[str, Any], bytes]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        content = file.read_bytes()
+        return tomllib.loads(content.decode("utf-8-sig")), content
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is not valid TOML: {error}. Correct it there.") from error
     except UnicodeDecodeError as error:
@@ -238,21 +344,6 @@ def _checked_collections(table: object, file: Path) -> dict[str, Embedding]:
             raise ConfigError(f"{file}: collections has only sections [collections.NAME.embedding]; correct it there.")
         result[name] = _check_section("embedding", values["embedding"], f"{file}: collections.{name}")
     return result
-
-
-def _with_model_folders(config: Config, folder: Path) -> Config:
-    """Models that are folders beside the config file, with absolute paths."""
-
-    def placed(settings: Any) -> Any:  # noqa: ANN401 - any settings with a model
-        path = folder / Path(settings.model).expanduser()
-        return dataclasses.replace(settings, model=str(path)) if settings.model and path.is_dir() else settings
-
-    return dataclasses.replace(
-        config,
-        embedding=placed(config.embedding),
-        rerank=placed(config.rerank),
-        collections={name: placed(settings) for name, settings in config.collections.items()},
-    )
 
 
 def _check_section(name: str, values: Mapping[str, object], origin: str) -> Any:  # noqa: ANN401 - one of SECTIONS

@@ -113,11 +113,11 @@ class Engine(Project):
 
     def list_collections(self) -> list[Collection]:
         """The registered collections, ordered by name."""
-        return collections.registered(self.store)
+        return collections.registered(self.store, self.config)
 
     def add_collection(self, name: str, source: Path, description: str = "") -> Collection:
         """Register a directory."""
-        added = collections.add(self.store, name, source, description)
+        added = collections.add(self.store, self.config, name, source, description)
         self._wake_worker()
         return added
 

@@ -22,11 +22,10 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from annai import __version__
 from annai.interfaces.rpc import CallError, Service, duration_of, parse
-from annai.serving.daemon import is_loopback
 from annai.serving.pidfile import proof
 from annai.serving.wire import to_json
+from annai.trust import is_loopback
 
 MAX_BODY_BYTES = 1_000_000
 """Bytes of one request; the longest query is a hundredth of it."""
@@ -88,7 +87,7 @@ class Application:
 
     async def _health(self, request: Request) -> Response:
         challenge = request.query_params.get("challenge", "")
-        return _json({"status": "ok", "version": __version__, "proof": proof(self._secret, challenge)})
+        return _json({"status": "ok", **({"proof": proof(self._secret, challenge)} if challenge else {})})
 
     async def _rpc(self, request: Request) -> Response:
         self.last_call = time.monotonic()

@@ -1,7 +1,6 @@
 """How is a project's server started and stopped, and what token does it need?"""
 
 import contextlib
-import ipaddress
 import os
 import secrets
 import subprocess
@@ -52,18 +51,8 @@ def state_folder(config: Config) -> Path:
     return folder
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach that address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def required_token(config: Config) -> str:
-    """The token that the server asks for, created if need be; empty where only this machine can connect."""
-    if is_loopback(config.server.host) and not config.server.token:
-        return ""
+    """The token that the server asks every caller for, created if there is none yet."""
     token = read_token(config)
     if not token:
         token = secrets.token_urlsafe(32)

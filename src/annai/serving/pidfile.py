@@ -92,13 +92,22 @@ def withdraw(config: Config, record: ServerRecord | None) -> None:
 
 def read_token(config: Config) -> str:
     """The token of the project's server; empty if it needs none."""
-    token = config.server.token
-    file = config.state_folder / TOKEN_FILE
-    if not token and file.exists():
-        token = file.read_text(encoding="ascii", errors="replace").strip()
+    token = config.server.token or _read_private(config.state_folder / TOKEN_FILE)
     if not (token.isascii() and token.isprintable()):
         raise ConfigError("server.token must be made of ASCII characters; choose another.")
     return token
+
+
+def _read_private(file: Path) -> str:
+    """A file that only its owner can read; empty if others can too, since then it is no secret, or not our own."""
+    try:
+        with file.open(encoding="ascii", errors="replace") as stream:
+            status = os.fstat(stream.fileno())
+            if os.name == "posix" and (status.st_mode & 0o077 or status.st_uid != os.getuid()):
+                return ""
+            return stream.read().strip()
+    except FileNotFoundError:
+        return ""
 
 
 def write_private(file: Path, content: bytes) -> None:

@@ -26,6 +26,7 @@ COMMANDS = {
     "mcp": "mcp",
     "setup": "setup",
     "model": "model",
+    "trust": "trust",
     "eval": "evaluate",
     "init": "init",
 }

@@ -1,0 +1,84 @@
+"""`annai trust`: allow what a project's own files ask for."""
+
+from pathlib import Path
+
+import click
+
+from annai.config import Config, FoundSettings, find_settings, load_config, user_folder
+from annai.interfaces.cli.options import set_up_logging
+from annai.trust import TrustStore
+from annai.types import Collection
+
+
+@click.command()
+@click.option("-y", "--yes", is_flag=True, help="Trust without asking.")
+@click.option("--list", "listing", is_flag=True, help="List what is trusted on this machine.")
+@click.option("--revoke", is_flag=True, help="Stop trusting this project.")
+@click.option("--docs-dir", type=click.Path(path_type=Path), help="Use this folder instead of the current project.")
+@click.option("--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG).")
+def command(yes: bool, listing: bool, revoke: bool, docs_dir: Path | None, config: Path | None) -> None:
+    """Allow this project's files to reach beyond the project and this machine.
+
+    The settings of a cloned repository are somebody else's. Until you trust them,
+    annai ignores what would contact another machine, read a key, load another model,
+    or read or write outside the project. Trust is remembered by content: if the file
+    changes, annai asks again.
+    """
+    set_up_logging(verbose=False)
+    store = TrustStore(user_folder())
+    if listing:
+        _list(store)
+        return
+    found = find_settings(config=config, docs_dir=docs_dir)
+    if revoke:
+        revoked = [store.revoke(path) for path in {found.key, found.folder}]
+        click.echo(f"{found.key} is no longer trusted." if any(revoked) else f"{found.key} was not trusted.")
+        return
+    if not found.is_trusted:
+        _show(found)
+        if not yes and not click.confirm("Trust this project with it?", err=True):
+            click.echo("Nothing was trusted.")
+            return
+        store.trust_file(found.key, found.digest)
+        click.echo(f"{found.key} is trusted until it changes; `annai trust --revoke` takes that back.")
+    asked = _trust_collections(store, config, docs_dir, yes=yes)
+    if found.is_trusted and not asked:
+        click.echo("Everything here is trusted." if found.demands else "Nothing here needs your trust.")
+
+
+def _show(found: FoundSettings) -> None:
+    click.echo(f"{found.key} asks for:")
+    for demand in found.demands:
+        click.echo(f"  {demand.setting} = {demand.value!r}\n    {demand.consequence}")
+
+
+def _trust_collections(store: TrustStore, config: Path | None, docs_dir: Path | None, *, yes: bool) -> bool:
+    """Ask about the folders outside that the index names; whether there were any."""
+    settings = load_config(config=config, docs_dir=docs_dir)
+    outside = _outside_collections(settings)
+    for collection in outside:
+        click.echo(f"The index has a collection outside this project:\n  {collection.name}: {collection.source}")
+        if yes or click.confirm("Let annai read that folder?", err=True):
+            store.trust_source(settings.root, collection.source)
+    return bool(outside)
+
+
+def _outside_collections(settings: Config) -> list[Collection]:
+    if not settings.database_path.exists():
+        return []
+    from annai import collection as collections  # only an index that is there needs a store
+    from annai.stores.base import load_store
+
+    with load_store(settings) as opened:
+        return collections.untrusted(opened, settings, opened.collections())
+
+
+def _list(store: TrustStore) -> None:
+    files, sources = store.files(), store.all_sources()
+    if not files and not sources:
+        click.echo("Nothing is trusted on this machine.")
+    for file in sorted(files):
+        click.echo(file)
+    for root, folders in sorted(sources.items()):
+        for folder in folders:
+            click.echo(f"{root}: the collection folder {folder}")
