@@ -176,7 +176,7 @@ def test_get_shows_documents_sections_relatives_and_lines(annai: Annai, write: W
     assert shown["content"].startswith("## Two")
     assert "did you mean a.md" in annai("get", "b.md", code=1).stderr
     assert "--children" in annai("get", "a.md#7", code=1).stderr
-    assert "it has 14" in annai("get", "a.md", "--lines", "99:100", code=1).stderr
+    assert "it ends at line 14" in annai("get", "a.md", "--lines", "99:100", code=1).stderr
     assert "range of lines" in annai("get", "a.md", "--lines", "x", code=1).stderr
 
 
