@@ -218,8 +218,8 @@ def test_collections_are_managed_by_name(annai: Annai, tmp_path: Path) -> None:
     [
         (("-n", "a b", "-s", "."), "is not a name for a collection"),
         (("-n", "x" * 65, "-s", "."), "is not a name for a collection"),
-        (("-n", "search", "-s", "."), "annai uses itself"),
-        (("-n", "root", "-s", "."), "annai uses itself"),
+        (("-n", "search", "-s", "."), "annai uses the name"),
+        (("-n", "root", "-s", "."), "annai uses the name"),
         (("-n", "ok", "-s", "./missing"), "There is no directory missing"),
         (("-n", "there", "-s", "."), "There is a collection 'there' already"),
     ],
