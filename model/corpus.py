@@ -22,8 +22,8 @@ from model.settings import BUILD, SHARED
 
 logger = logging.getLogger(__name__)
 
-CUTTING = ("encoding.py", "fields.py", "front_matter.py", "lines.py", "outline.py", "reader.py", "restructured.py")
-"""The modules of the product that, with the splitters, decide what the fields of a passage are."""
+CUTTING_CODE = ("files/encoding.py", "files/front_matter.py", "files/reader.py", "splitters/*.py", "text/*.py")
+"""The modules of the product that decide which passages a text has and what their fields are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def lay_out(folder: Path, name: str, target: Path) -> dict[str, str]:
 def _product_version() -> str:
     """Tells the code that cuts texts into passages from what it was before, and from what it will be."""
     package = Path(annai.__file__).parent
-    files = [*(package / name for name in CUTTING), *sorted((package / "splitters").glob("*.py"))]
+    files = [file for pattern in CUTTING_CODE for file in sorted(package.glob(pattern))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
 
 

@@ -27,7 +27,7 @@ VECTOR_KINDS = tuple("int8 int8 int4 int4 bool bytea".split())
 """The vector goes as the bytes that pgvector itself would send."""
 
 SELECT_SECTIONS = """
-    SELECT s.id, d.first_section, c.name, f.path, d.title, d.is_cjk, f.problem_kind, f.problem_reason,
+    SELECT s.id, d.first_section, c.name, f.path, d.title, d.japanese, f.problem_kind, f.problem_reason,
     s.ordinal, s.parent, s.depth, s.heading, s.heading_path, s.number, s.start_position, s.end_position,
     s.start_line, s.end_line, s.token_count, s.piece, s.last_depth, s.is_passage,
     EXISTS (SELECT 1 FROM annai_requests r

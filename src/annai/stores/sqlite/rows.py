@@ -10,7 +10,7 @@ SQLiteValue = None | int | float | bytes | str
 """What a column of an SQLite table holds."""
 
 SECTION_COLUMNS = """
-    s.id, d.first_section, c.name, f.path, d.title, d.is_cjk, f.problem_kind, f.problem_reason,
+    s.id, d.first_section, c.name, f.path, d.title, d.japanese, f.problem_kind, f.problem_reason,
     s.ordinal, s.parent, s.depth, s.heading, s.heading_path, s.number, s.start_position, s.end_position,
     s.start_line, s.end_line, s.token_count, s.piece, s.last_depth, s.is_passage,
     EXISTS (SELECT 1 FROM index_requests r
