@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from annai.embedders.base import Vectors, normalised
+from annai.embedders.base import Vectors, normalise_rows
 from annai.embedders.static import StaticEmbedder
 from annai.indexing.features import embedded_text, weighted_sums
 from annai.searching.ranking import DOCUMENT_WEIGHT
@@ -122,7 +122,9 @@ def passage_vectors(embedder: Additive | Plain, corpus: Corpus) -> Vectors:
 def query_vectors(embedder: Additive | Plain, corpus: Corpus) -> Vectors:
     """One row a query, of length 1."""
     texts = [query.text for query in corpus.queries]
-    return normalised(embedder.embed_sums(texts) if isinstance(embedder, Additive) else embedder.embed_documents(texts))
+    return normalise_rows(
+        embedder.embed_sums(texts) if isinstance(embedder, Additive) else embedder.embed_documents(texts)
+    )
 
 
 def rank(passages: Vectors, queries: Vectors, owners: Sequence[int], whole: float) -> list[list[int]]:
@@ -130,8 +132,8 @@ def rank(passages: Vectors, queries: Vectors, owners: Sequence[int], whole: floa
     order = np.argsort(owners, kind="stable")
     sorted_owners = np.asarray(owners)[order]
     starts = np.flatnonzero(np.r_[True, sorted_owners[1:] != sorted_owners[:-1]])
-    documents = normalised(np.add.reduceat(passages[order], starts, axis=0))
-    rows = normalised(passages[order])
+    documents = normalise_rows(np.add.reduceat(passages[order], starts, axis=0))
+    rows = normalise_rows(passages[order])
     ranked: list[list[int]] = []
     for start in range(0, len(queries), QUERIES_AT_ONCE):
         batch = queries[start : start + QUERIES_AT_ONCE]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.embedders.base import normalised
+from annai.embedders.base import normalise_rows
 from model.pairs import pair_files
 from model.settings import Settings
 from model.tables import read_rows, trained_table, write_rows
@@ -23,7 +23,7 @@ Vectors = NDArray[np.float32]
 
 def even_table(table: Path, data: Path, settings: Settings, scores: Scores, target: Path) -> None:
     """Write a trained table with its directions evened out over passages of the sources."""
-    vectors = normalised(trained_table(table, scores).embed_sums(sample_passages(data, settings)))
+    vectors = normalise_rows(trained_table(table, scores).embed_sums(sample_passages(data, settings)))
     report = json.loads((table / "table.json").read_text("utf-8"))
     rows = read_rows(table) @ evening_map(vectors, settings.even.power)
     write_rows(rows, target, {**report, "even": settings.even.power})

@@ -250,7 +250,7 @@ class Indexer:
         """Take changes through the pipeline, batch by batch; each is written when it is handed out."""
         embedder = self._embedder(collection)
         # Requests to a service are filled across files, several at a time.
-        most = max(BATCH_PASSAGES, embedder.batch_size * embedder.parallel)
+        most = max(BATCH_PASSAGES, embedder.batch_size * embedder.parallel_batches)
         for batch in _batches((self._prepare(collection, change) for change in changes), most):
             yield self._write(collection, batch)
 

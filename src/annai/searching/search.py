@@ -179,7 +179,7 @@ def _compare(
     store: Store, embedder: Embedder, text: str, stored: Sequence[StoredSection], places: Sequence[int]
 ) -> Closeness | None:
     """Compare the question with some of the passages token by token, where the embedder has tokens."""
-    if not embedder.tokenwise:
+    if not embedder.has_token_vectors:
         return None
     with timer("compare_tokens"):
         chosen = [stored[place] for place in places]

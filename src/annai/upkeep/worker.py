@@ -75,7 +75,7 @@ class Worker:
         self._next_prune = 0.0
         self._last_error = ""
         """What was told last: a model that is down or a folder that is gone need not be told of every few seconds."""
-        self._may_hand_over = bool(sys.executable) and engine.embedder.additive
+        self._may_hand_over = bool(sys.executable) and engine.embedder.is_additive
         self._hand_over_from = 0.0
 
     def start(self) -> None:
