@@ -25,7 +25,7 @@ CACHE_NAME = "embeddings.sqlite"
 DEFAULT_BATCH_SIZE = 32
 """Texts embedded at once unless the settings or the provider say otherwise."""
 
-MAX_WORD_CHARACTERS = 100
+LOOK_BACK_CHARACTERS = 100
 """How far before the planned end of a window to look for the end of a word or line."""
 
 
@@ -194,7 +194,7 @@ def normalise_rows(vectors: Vectors) -> Vectors:
 
 def _word_end_before(text: str, position: int) -> int:
     """The end of the last word or line just before a position, or the position itself if there is none."""
-    spaces = [text.rfind(space, max(position - MAX_WORD_CHARACTERS, 0), position) for space in "\n。 "]
+    spaces = [text.rfind(space, max(position - LOOK_BACK_CHARACTERS, 0), position) for space in "\n。 "]
     return max(spaces) + 1 or position
 
 
