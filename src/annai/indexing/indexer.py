@@ -220,7 +220,7 @@ class Indexer:
         known = self._store.states(collection.name, [*by_path])
         found = scan(collection.source, self._config.files, known, only=[*by_path])
         changes = [change for change in found.changes if change.path in by_path]
-        hidden = tuple(f"{path}/" for path in found.unlisted)
+        hidden = tuple(f"{path}/" for path in found.inaccessible)
         idle = by_path.keys() - {change.path for change in changes}
         outcomes: Outcomes = Counter({(collection.name, "unchanged"): len(idle)})
         self._store.requests.finish(

@@ -224,7 +224,7 @@ class Worker:
             # A source that cannot be listed must not keep the others from being looked at.
             self._guarded(partial(self._engine.queue_changes, name, again=not self._settled))
         took = time.monotonic() - now
-        blind = self._watcher is None or self._watcher.failed
+        blind = self._watcher is None or self._watcher.has_failed
         pause = max(UNWATCHED_SECONDS if blind else RESCAN_SECONDS, took / RESCAN_SHARE)
         # A change that fell between this comparison and the beginning of the watch is found by a second one.
         self._next_scan = time.monotonic() + (pause if self._settled else SETTLING_SECONDS + took)
