@@ -22,7 +22,7 @@ from annai.searching.evaluation import Judgements, Question, document_id, evalua
 from annai.text.tokens import is_cjk
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from model.corpus import eval_folder, lay_out
+from model.corpus import eval_folder, write_files
 
 SETS = ("docs_en", "docs_ja")
 LEVELS = (0.0, 0.8, 0.9, 1.0, 1.1)
@@ -57,7 +57,7 @@ def mixed(folder: Path, place: Path) -> dict[str, str]:
     trees = {name: place / name for name in SETS}
     for name, tree in trees.items():
         if not tree.exists():
-            lay_out(folder, name, tree)
+            write_files(folder, name, tree)
     owners: dict[str, str] = {}
     for path in sorted({file.relative_to(tree) for tree in trees.values() for file in tree.rglob("*.md")}):
         having = [name for name in SETS if (trees[name] / path).exists()]

@@ -25,7 +25,7 @@ from annai.searching.evaluation import Judgements, Measures, Question, evaluate,
 from annai.types import Mode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from model.corpus import corpus_names, eval_folder, lay_out
+from model.corpus import corpus_names, eval_folder, write_files
 
 BASELINE, PAGE = (Path(__file__).with_suffix(suffix) for suffix in (".json", ".md"))
 
@@ -74,7 +74,7 @@ def measured(folder: Path, name: str, provider: str, modes: Sequence[Mode]) -> l
     """The measures of one set, mode by mode and type by type."""
     with tempfile.TemporaryDirectory() as temporary:
         tree = Path(temporary) / "tree"
-        lay_out(folder, name, tree)
+        write_files(folder, name, tree)
         config = override(load_config(docs_dir=tree), "embedding", provider=provider)
         config = override(config, "database", path=f"{temporary}/index.sqlite")
         config = override(config, "files", respect_gitignore=False, exclude=())

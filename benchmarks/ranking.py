@@ -22,7 +22,7 @@ from annai.searching.evaluation import evaluate, read_judgements, read_questions
 from annai.types import Mode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from model.corpus import corpus_names, eval_folder, lay_out
+from model.corpus import corpus_names, eval_folder, write_files
 
 VARIANTS: Mapping[str, Mapping[str, object]] = {
     "the rule": {},
@@ -81,7 +81,7 @@ def measured(folder: Path, name: str, most: int, place: Path) -> list[float]:
 def indexed(folder: Path, name: str, place: Path) -> Iterator[Engine]:
     """A set laid out and indexed below `place`, or what is there already."""
     if not (place / "tree").exists():
-        lay_out(folder, name, place / "tree")
+        write_files(folder, name, place / "tree")
     config = override(load_config(docs_dir=place / "tree"), "database", path=f"{place}/index.sqlite")
     with Engine(override(config, "files", respect_gitignore=False, exclude=())) as engine:
         engine.refresh()

@@ -11,9 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from annai.embedders.base import load_embedder
+from annai.models.remote import Json
 from annai.settings import Embedding
 
-Answer = Callable[[Any], Any]
+Answer = Callable[[Json], Json]
 
 
 @dataclass
@@ -22,7 +23,7 @@ class Asked:
 
     path: str
     headers: dict[str, str]
-    body: Any
+    body: Json
 
 
 @dataclass
@@ -57,21 +58,21 @@ def vectors(texts: list[str], dimension: int) -> list[list[float]]:
     return [[float(each) for each in row + 0.001] for row in rows]
 
 
-def openai_answer(body: Any, dimension: int = 32) -> Any:  # noqa: ANN401 - JSON
+def openai_answer(body: Json, dimension: int = 32) -> Json:
     rows = vectors(body["input"], body.get("dimensions", dimension))
     data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
     usage = {"prompt_tokens": 1, "total_tokens": 1}
     return {"object": "list", "model": body["model"], "data": data[::-1], "usage": usage}
 
 
-def gemini_answer(body: Any) -> Any:  # noqa: ANN401 - JSON
+def gemini_answer(body: Json) -> Json:
     texts = [request["content"]["parts"][0]["text"] for request in body["requests"]]
     rows = vectors(texts, 256)
     size = body["requests"][0]["outputDimensionality"]
     return {"embeddings": [{"values": (row * 12)[:size]} for row in rows]}
 
 
-def rerank_answer(body: Any) -> Any:  # noqa: ANN401 - JSON
+def rerank_answer(body: Json) -> Json:
     """Texts that hold more of the question's words are better; TEI's form where the texts come as `texts`."""
     wanted = set(re.findall(r"\w+", body["query"].lower()))
     texts = body.get("documents", body.get("texts"))
@@ -114,7 +115,7 @@ def running() -> Iterator[Service]:
                 with service.lock:
                     service.together -= 1
 
-        def answer(self, body: Any, planned: dict[str, Any]) -> None:  # noqa: ANN401 - JSON
+        def answer(self, body: Json, planned: dict[str, Any]) -> None:
             status = planned.get("status", 200)
             answer = next((make for end, make in ANSWERS.items() if self.path.endswith(end)), None)
             text = planned.get("body")

@@ -18,8 +18,9 @@ from annai.embedders.base import Embedder, Kind, Vectors, load_embedder
 from annai.embedders.cache import VectorCache
 from annai.engine import Engine
 from annai.errors import ConfigError, EmbedderError, EmbedderMismatch
-from annai.models.known import MODELS, folder_name, known_model
-from annai.models.unloading import PRESSED_IDLE_SECONDS, AutoUnloaded
+from annai.models.catalog import MODELS, known_model
+from annai.models.unloading import LOW_MEMORY_IDLE_SECONDS, AutoUnloaded
+from annai.models.vectors import folder_name
 from annai.settings import Embedding, Model, Pooling
 from annai.types import Query, Where
 from tests import service as services
@@ -80,8 +81,8 @@ class Counting(Embedder):
     """Counts words, and takes eight at a time."""
 
     identity = "counting/4"
-    longest_text = 8
-    longest_batch = 24
+    max_text_length = 8
+    max_batch_length = 24
 
     def __init__(self, batch_size: int = 5) -> None:
         super().__init__(batch_size)
@@ -90,7 +91,7 @@ class Counting(Embedder):
     def length(self, text: str) -> int:
         return len(text.split())
 
-    def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002
+    def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002 - queries are texts like others
         self.batches.append(list(texts))
         rows = np.zeros((len(texts), 4), np.float32)
         for row, text in zip(rows, texts, strict=True):
@@ -233,58 +234,60 @@ class Loads:
 
 def test_a_model_is_loaded_on_first_use_and_let_go_when_idle() -> None:
     load = Loads()
-    freed: list[str] = []
-    resident = AutoUnloaded(load, Model(auto_unload_minutes=10), freed=lambda: freed.append(""), memory=lambda: 0.1)
+    unloaded: list[str] = []
+    model = AutoUnloaded(
+        load, Model(auto_unload_minutes=10), on_unload=lambda: unloaded.append(""), memory_share=lambda: 0.1
+    )
     assert load.count == 0
     for _ in range(2):
-        with resident.use():
+        with model.use():
             pass
     assert load.count == 1
     now = time.monotonic()
-    resident.check(now + 9 * 60)
-    assert resident.loaded
-    resident.check(now + 11 * 60)
-    assert not resident.loaded
-    assert len(freed) == 1
-    with resident.use():
+    model.unload_if_idle(now + 9 * 60)
+    assert model.is_loaded
+    model.unload_if_idle(now + 11 * 60)
+    assert not model.is_loaded
+    assert len(unloaded) == 1
+    with model.use():
         assert load.count == 2
 
 
 def test_a_model_is_let_go_soon_when_memory_is_short_but_never_while_it_is_used() -> None:
-    resident = AutoUnloaded(Loads(), Model(memory_threshold=0.8), memory=lambda: 0.81)
-    with resident.use():
-        resident.check(time.monotonic() + 3600)
-        assert resident.loaded
-    resident.check(time.monotonic())
-    assert resident.loaded
-    resident.check(time.monotonic() + PRESSED_IDLE_SECONDS)
-    assert not resident.loaded
+    model = AutoUnloaded(Loads(), Model(memory_threshold=0.8), memory_share=lambda: 0.81)
+    with model.use():
+        model.unload_if_idle(time.monotonic() + 3600)
+        assert model.is_loaded
+    model.unload_if_idle(time.monotonic())
+    assert model.is_loaded
+    model.unload_if_idle(time.monotonic() + LOW_MEMORY_IDLE_SECONDS)
+    assert not model.is_loaded
 
 
 def test_an_idle_model_is_let_go_by_itself() -> None:
-    freed = threading.Event()
-    resident = AutoUnloaded(Loads(), Model(auto_unload_minutes=0.0005), freed=freed.set, memory=lambda: 0.1)
-    with resident.use():
+    unloaded = threading.Event()
+    model = AutoUnloaded(Loads(), Model(auto_unload_minutes=0.0005), on_unload=unloaded.set, memory_share=lambda: 0.1)
+    with model.use():
         pass
-    assert freed.wait(60)
-    assert not resident.loaded
+    assert unloaded.wait(60)
+    assert not model.is_loaded
 
 
 def test_zero_minutes_keep_a_model_for_ever() -> None:
-    resident = AutoUnloaded(Loads(), Model(auto_unload_minutes=0), memory=lambda: 0.1)
-    with resident.use():
+    model = AutoUnloaded(Loads(), Model(auto_unload_minutes=0), memory_share=lambda: 0.1)
+    with model.use():
         pass
-    resident.check(time.monotonic() + 1e9)
-    assert resident.loaded
-    resident.release()
+    model.unload_if_idle(time.monotonic() + 1e9)
+    assert model.is_loaded
+    model.unload()
 
 
 # What is remembered
 
 
-def remembered(file: Path, most_bytes: int = 10_000_000) -> Counting:
+def remembered(file: Path, max_bytes: int = 10_000_000) -> Counting:
     embedder = Counting()
-    embedder.cache = VectorCache(file, most_bytes)
+    embedder.cache = VectorCache(file, max_bytes)
     return embedder
 
 
@@ -304,7 +307,7 @@ def test_a_text_is_embedded_once_for_each_model(tmp_path: Path) -> None:
 
 def test_what_is_remembered_stays_within_its_size_and_keeps_what_was_used_last(tmp_path: Path) -> None:
     file = tmp_path / "cache.sqlite"
-    embedder = remembered(file, most_bytes=60_000)
+    embedder = remembered(file, max_bytes=60_000)
     embedder.embed_documents(["often"])
     for number in range(60):
         embedder.embed_documents(["often", *(f"text {number} {each}" for each in range(20))])

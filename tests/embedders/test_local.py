@@ -16,12 +16,15 @@ import pytest
 
 from annai.config import load_config, override
 from annai.embedders.base import Embedder, Kind, Vectors, load_embedder
-from annai.embedders.sentence_transformers import SentenceTransformersEmbedder
+from annai.embedders.sentence_transformers import SentenceTransformersEmbedder, _LoadedModel
 from annai.engine import Engine
 from annai.errors import EmbedderError
 from annai.settings import Embedding, Model
 from annai.types import Query
 from tests import tiny
+
+Setting = Any
+"""The value of a key of [embedding]."""
 
 # PyTorch takes seconds to load: one worker does, once.
 pytestmark = pytest.mark.xdist_group("torch")
@@ -34,12 +37,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def own_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write_own_code(tmp_path_factory.mktemp("models") / "own")
+def remote_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write_remote_code(tmp_path_factory.mktemp("models") / "own")
 
 
-def local(model: Path | str, **settings: object) -> Embedder:
-    return load_embedder(Embedding(provider="sentence-transformers", model=str(model), **settings))  # type: ignore[arg-type]
+def local(model: Path | str, **settings: Setting) -> Embedder:
+    return load_embedder(Embedding(provider="sentence-transformers", model=str(model), **settings))
 
 
 def test_a_real_model_finds_what_is_meant(docs: Path) -> None:
@@ -88,11 +91,11 @@ def test_a_long_section_counts_to_its_last_word(folder: Path) -> None:
     text = " ".join(tiny.WORDS)
     (row,) = embedder.embed_documents([text])
     (other,) = embedder.embed_documents([text.replace("w199", "w1")])
-    assert embedder.longest_text == tiny.MOST_TOKENS
+    assert embedder.max_text_length == tiny.MAX_TOKENS
     assert np.abs(row - other).max() > 1e-4
     # Nothing is cut off: each window has no more tokens than the model takes, and they count by their tokens.
     windows = [(window, length) for window, length in embedder._windows(text)]
-    assert max(length for _, length in windows) <= tiny.MOST_TOKENS
+    assert max(length for _, length in windows) <= tiny.MAX_TOKENS
     assert [word for window, _ in windows for word in window.split()] == tiny.WORDS
     parts = embedder.embed_batch([window for window, _ in windows], "document")
     expected = sum(part * length for part, (_, length) in zip(parts, windows, strict=True))
@@ -110,7 +113,7 @@ def test_vectors_are_cut_to_the_dimensions_asked_for_and_scaled_again(folder: Pa
 
 
 def test_code_that_comes_with_a_model_runs_only_when_that_is_allowed(tmp_path: Path) -> None:
-    folder = tiny.write_own_code(tmp_path / "own")
+    folder = tiny.write_remote_code(tmp_path / "own")
     ran = tmp_path / "ran"
     with (folder / "modeling_tiny.py").open("a") as code:
         code.write(f"\nopen({str(ran)!r}, 'w').close()\n")
@@ -122,8 +125,8 @@ def test_code_that_comes_with_a_model_runs_only_when_that_is_allowed(tmp_path: P
     assert ran.exists()
 
 
-def test_a_model_with_its_own_ways_to_encode_is_asked_through_them(own_code: Path) -> None:
-    embedder = local(own_code, trust_remote_code=True)
+def test_a_model_with_its_own_ways_to_encode_is_asked_through_them(remote_code: Path) -> None:
+    embedder = local(remote_code, trust_remote_code=True)
     query, (document,) = embedder.embed_query("w7 w8"), embedder.embed_documents(["w7 w8"])
     assert embedder.dimension == 16
     # The query's way adds something of its own.
@@ -143,8 +146,10 @@ def test_a_device_that_is_not_there_is_an_error_that_says_which_are(folder: Path
 def test_on_apple_silicon_texts_go_one_by_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = "annai.embedders.sentence_transformers"
     monkeypatch.setattr(f"{module}.choose_device", lambda _: "mps")
-    load = SentenceTransformersEmbedder._load_usual
-    monkeypatch.setattr(SentenceTransformersEmbedder, "_load_usual", lambda self, path, _: load(self, path, "cpu"))
+    load = SentenceTransformersEmbedder._load_sentence_transformer
+    monkeypatch.setattr(
+        SentenceTransformersEmbedder, "_load_sentence_transformer", lambda self, path, _: load(self, path, "cpu")
+    )
     embedder = local(folder)
     embedder.embed_query("w1")
     assert embedder.batch_size == 1
@@ -158,11 +163,11 @@ def test_a_batch_that_does_not_fit_into_memory_is_halved(folder: Path, monkeypat
     expected = local(folder).embed_documents(texts)
     encode, sizes = SentenceTransformersEmbedder._encode, []
 
-    def small(self: SentenceTransformersEmbedder, loaded: Any, given: list[str], kind: Kind) -> Vectors:  # noqa: ANN401
+    def small(self: SentenceTransformersEmbedder, model: _LoadedModel, given: list[str], kind: Kind) -> Vectors:
         sizes.append(len(given))
         if len(given) > 2:
             raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
-        return encode(self, loaded, given, kind)
+        return encode(self, model, given, kind)
 
     monkeypatch.setattr(SentenceTransformersEmbedder, "_encode", small)
     assert local(folder).embed_documents(texts) == pytest.approx(expected, abs=0.001)
@@ -174,9 +179,9 @@ def test_an_idle_model_is_let_go_and_loaded_again(folder: Path) -> None:
     embedder = load_embedder(settings, Model(auto_unload_minutes=0))
     assert isinstance(embedder, SentenceTransformersEmbedder)
     first = embedder.embed_query("w1")
-    assert embedder._resident.loaded
+    assert embedder._model.is_loaded
     embedder.close()
-    assert not embedder._resident.loaded
+    assert not embedder._model.is_loaded
     assert embedder.embed_query("w1") == pytest.approx(first)
 
 

@@ -17,6 +17,7 @@ from annai.embedders.service import BYTES_PER_TOKEN
 from annai.engine import Engine
 from annai.errors import ConfigError, EmbedderError
 from annai.models import remote
+from annai.models.remote import Json
 from annai.settings import Embedding, Retry
 from annai.types import Query
 from tests import service as services
@@ -28,6 +29,8 @@ QUICK = Retry(base_delay=0.0)
 PROVIDERS = ("openai", "gemini")
 
 Make = Callable[..., Embedder]
+Setting = Any
+"""The value of a key of [embedding]."""
 
 
 @pytest.fixture
@@ -41,9 +44,9 @@ def make(service: Service, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Make an embedder of the service, with the key in its variable."""
     monkeypatch.setenv("A_KEY", KEY)
 
-    def make(provider: str, retry: Retry = QUICK, **settings: Any) -> Embedder:  # noqa: ANN401 - settings
+    def make(provider: str, retry: Retry = QUICK, **settings: Setting) -> Embedder:
         base = service.url + ("/v1" if provider == "openai" else "")
-        given: dict[str, Any] = {"base_url": base, "api_key_env": "A_KEY", "dimensions": 32} | settings
+        given: dict[str, Setting] = {"base_url": base, "api_key_env": "A_KEY", "dimensions": 32} | settings
         return load_embedder(Embedding(provider=provider, **given), retry=retry)
 
     return make
@@ -139,9 +142,9 @@ def test_a_failing_service_is_asked_again_after_one_two_and_four_seconds(
 
 
 def test_a_date_says_how_long_to_wait_too() -> None:
-    assert remote.refusal(429, "Wed, 21 Oct 2015 07:28:00 GMT", "busy").wait < 0  # type: ignore[operator]
-    assert remote.refusal(429, "soon", "busy").wait is None
-    assert remote.refusal(404, "5", "no").wait is None
+    assert (remote.status_error(429, "Wed, 21 Oct 2015 07:28:00 GMT", "busy").retry_after or 0) < 0
+    assert remote.status_error(429, "soon", "busy").retry_after is None
+    assert remote.status_error(404, "5", "no").retry_after is None
 
 
 def test_a_question_does_not_wait_for_minutes(make: Make, service: Service, waits: list[float]) -> None:
@@ -176,11 +179,11 @@ def test_a_service_that_is_not_there_is_an_error_that_says_so(make: Make, provid
         make(provider, base_url=f"http://127.0.0.1:{port}").embed_query("hello")
 
 
-def _drop(answer: Any) -> Any:  # noqa: ANN401 - JSON
+def _drop(answer: Json) -> Json:
     return {name: value[:-1] if isinstance(value, list) else value for name, value in answer.items()}
 
 
-def _shorten(answer: Any) -> Any:  # noqa: ANN401 - JSON
+def _shorten(answer: Json) -> Json:
     rows = answer.get("data") or answer["embeddings"]
     for row in rows:
         name = "embedding" if "embedding" in row else "values"
@@ -188,7 +191,7 @@ def _shorten(answer: Any) -> Any:  # noqa: ANN401 - JSON
     return answer
 
 
-def _shorten_one(answer: Any) -> Any:  # noqa: ANN401 - JSON
+def _shorten_one(answer: Json) -> Json:
     rows = answer.get("data") or answer["embeddings"]
     return _shorten({"data": rows[:1]}) and answer
 
@@ -200,8 +203,8 @@ def _shorten_one(answer: Any) -> Any:  # noqa: ANN401 - JSON
         ({"change": _drop}, "1 vectors for 2 texts"),
         ({"change": _shorten}, r"\(2, 31\)"),
         ({"change": _shorten_one}, "different lengths"),
-        ({"cut": 20}, "half an answer"),
-        ({"body": "<html>hello</html>"}, "half an answer"),
+        ({"cut": 20}, "incomplete or invalid answer"),
+        ({"body": "<html>hello</html>"}, "incomplete or invalid answer"),
         ({"body": '{"unknown": 1}'}, "no vectors|0 vectors"),
     ],
     ids=["fewer", "shorter", "one shorter", "half", "html", "other"],

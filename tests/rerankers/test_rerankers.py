@@ -95,7 +95,7 @@ def test_only_the_first_candidates_are_looked_at(docs: Path, service: Service) -
         ({"hang": True}, "0.2 seconds"),
         ({"status": 500}, "500"),
         ({"status": 429, "headers": {"Retry-After": "60"}}, "429"),
-        ({"cut": 30}, "half an answer"),
+        ({"cut": 30}, "incomplete or invalid answer"),
         ({"body": '{"results": [{"index": 0, "relevance_score": 0.5}]}'}, "1 of 12"),
         ({"body": '{"something": "else"}'}, "no scores"),
     ],
@@ -150,14 +150,14 @@ def test_settings_that_cannot_work_are_errors(docs: Path, service: Service, monk
 class Slow(Reranker):
     """Scores one text at a time, when it is let."""
 
-    chunk = 1
+    chunk_size = 1
 
     def __init__(self) -> None:
         super().__init__()
         self.go_on = threading.Event()
         self.scored: list[str] = []
 
-    def score(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:  # noqa: ARG002
+    def score(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:  # noqa: ARG002 - takes as long as the test wants
         self.scored += texts
         self.go_on.wait(60)
         return [0.5] * len(texts)

@@ -220,7 +220,7 @@ class Indexer:
         known = self._store.states(collection.name, [*by_path])
         found = scan(collection.source, self._config.files, known, only=[*by_path])
         changes = [change for change in found.changes if change.path in by_path]
-        hidden = tuple(f"{path}/" for path in found.unlisted)
+        hidden = tuple(f"{path}/" for path in found.inaccessible)
         idle = by_path.keys() - {change.path for change in changes}
         outcomes: Outcomes = Counter({(collection.name, "unchanged"): len(idle)})
         self._store.requests.finish(
@@ -250,7 +250,7 @@ class Indexer:
         """Take changes through the pipeline, batch by batch; each is written when it is handed out."""
         embedder = self._embedder(collection)
         # Requests to a service are filled across files, several at a time.
-        most = max(BATCH_PASSAGES, embedder.batch_size * embedder.parallel)
+        most = max(BATCH_PASSAGES, embedder.batch_size * embedder.parallel_batches)
         for batch in _batches((self._prepare(collection, change) for change in changes), most):
             yield self._write(collection, batch)
 

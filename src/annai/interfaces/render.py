@@ -13,7 +13,7 @@ import click
 
 from annai.config import Config
 from annai.searching.spelling import correct
-from annai.text.tokens import marked_spans, query_words, words
+from annai.text.tokens import matching_spans, query_words, words
 from annai.types import Answer, Collection, Hit, ImportSummary, Selection, Status, StoredSection
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
@@ -267,7 +267,7 @@ def _without_heading(hit: Hit) -> str:
 
 def _marked(line: str, terms: set[str], width: int) -> str:
     """The line with its matches marked, cut to the width around the first of them."""
-    spans = marked_spans(line, terms)
+    spans = matching_spans(line, terms)
     first = spans[0][0] if spans else 0
     begin = 0 if _cells(line[: first + 20]) <= width else max(first - 20, 0)
     end = begin

@@ -16,7 +16,7 @@ from annai.searching.ranking import Candidates, Ranked, by_both, by_meaning, by_
 from annai.searching.spelling import correct, corrections
 from annai.stores.base import Store
 from annai.text.fields import FIELD_WEIGHTS, passage_fields
-from annai.text.tokens import exact_phrases, holds_phrase, is_cjk, query_words
+from annai.text.tokens import exact_phrases, is_cjk, phrase_score, query_words
 from annai.timer import timer
 from annai.types import Answer, Document, Hit, Query, Reasons, Section, StoredSection, section_id
 
@@ -177,7 +177,7 @@ def _compare(
     store: Store, embedder: Embedder, text: str, stored: Sequence[StoredSection], places: Sequence[int]
 ) -> Closeness | None:
     """Compare the question with some of the passages token by token, where the embedder has tokens."""
-    if not embedder.tokenwise:
+    if not embedder.has_token_vectors:
         return None
     with timer("compare_tokens"):
         chosen = [stored[place] for place in places]
@@ -205,7 +205,7 @@ def _holding(
         document = documents[at]
         if document is not None:
             text = document.text[each.section.start : each.section.end]
-            held[place] = sum(holds_phrase(text, phrase) for phrase in phrases) / len(phrases)
+            held[place] = sum(phrase_score(text, phrase) for phrase in phrases) / len(phrases)
     return held
 
 

@@ -12,7 +12,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from annai.text.fields import FIELD_WEIGHTS, NAMES, passage_fields
-from annai.text.tokens import STOP_WORDS, spelled_words, stems
+from annai.text.tokens import STOP_WORDS, plain_words, stems
 from annai.types import Where
 
 if TYPE_CHECKING:  # Who only shows an answer needs no store.
@@ -44,7 +44,7 @@ def correct(text: str, corrected: Mapping[str, str]) -> str:
     if not corrected:
         return text
     pieces, at = [], 0
-    for match in spelled_words(text):
+    for match in plain_words(text):
         pieces += [text[at : match.start()], corrected.get(match.group(), match.group())]
         at = match.end()
     return "".join([*pieces, text[at:]])
@@ -54,7 +54,7 @@ def candidates(text: str) -> dict[str, str]:
     """The words of a query that are looked at, with their stems."""
     typed = [
         word
-        for word in dict.fromkeys(match.group() for match in spelled_words(text))
+        for word in dict.fromkeys(match.group() for match in plain_words(text))
         if SHORTEST <= len(word) <= LONGEST and word.lower() not in STOP_WORDS
     ]
     return dict(zip(typed, stems([word.lower() for word in typed]), strict=True))

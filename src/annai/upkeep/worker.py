@@ -75,7 +75,7 @@ class Worker:
         self._next_prune = 0.0
         self._last_error = ""
         """What was told last: a model that is down or a folder that is gone need not be told of every few seconds."""
-        self._may_hand_over = bool(sys.executable) and engine.embedder.additive
+        self._may_hand_over = bool(sys.executable) and engine.embedder.is_additive
         self._hand_over_from = 0.0
 
     def start(self) -> None:
@@ -224,7 +224,7 @@ class Worker:
             # A source that cannot be listed must not keep the others from being looked at.
             self._guarded(partial(self._engine.queue_changes, name, again=not self._settled))
         took = time.monotonic() - now
-        blind = self._watcher is None or self._watcher.failed
+        blind = self._watcher is None or self._watcher.has_failed
         pause = max(UNWATCHED_SECONDS if blind else RESCAN_SECONDS, took / RESCAN_SHARE)
         # A change that fell between this comparison and the beginning of the watch is found by a second one.
         self._next_scan = time.monotonic() + (pause if self._settled else SETTLING_SECONDS + took)
