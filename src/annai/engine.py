@@ -19,8 +19,8 @@ from annai.indexing.indexer import MOST_PENDING, Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.project import Confirm, Progress
 from annai.rerankers.base import Reranker, load_reranker
-from annai.searching.fusion import arranged, fused, reranked
-from annai.searching.references import Part, locate, parts_under
+from annai.searching.fusion import fuse, limit_and_sort, rerank
+from annai.searching.references import Part, find_parts, locate
 from annai.searching.search import search
 from annai.settings import Embedding
 from annai.stores.base import Store, load_store
@@ -160,13 +160,13 @@ class Engine:
         self, paths: Sequence[str] = (), *, force: bool = False, progress: Progress | None = None
     ) -> ImportSummary:
         """Index again what lies under these paths, and wait until it is done."""
-        return self._bring_up_to_date(parts_under(self.store, self.config, paths), force=force, progress=progress)
+        return self._bring_up_to_date(find_parts(self.store, self.config, paths), force=force, progress=progress)
 
     def request_index(self, path: str, *, force: bool = False) -> list[Request]:
         """Put what lies under a path into the queue, and return without waiting."""
         numbers = {
             number
-            for collection, only in parts_under(self.store, self.config, [path])
+            for collection, only in find_parts(self.store, self.config, [path])
             for number in self._indexer.request(collection, only, force=force)[0]
         }
         self._call_worker()
@@ -299,10 +299,10 @@ class Engine:
             where = dataclasses.replace(query.where, collections=tuple(names))
             asked = dataclasses.replace(query, where=where, limit=limit, sort="score")
             answers.append(search(self.store, self.embedder_of(names[0]), asked))
-        answer = fused(answers)
+        answer = fuse(answers)
         if reranker and answer.results:
-            answer = reranked(answer, reranker, self.config.rerank)
-        return arranged(answer, query)
+            answer = rerank(answer, reranker, self.config.rerank)
+        return limit_and_sort(answer, query)
 
     def locate(self, reference: str) -> Selection:
         """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""

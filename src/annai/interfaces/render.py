@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from annai.config import Config
-from annai.searching.spelling import correct
+from annai.searching.spelling import apply_corrections
 from annai.text.tokens import marked_spans, query_words, words
 from annai.types import Answer, Collection, Hit, ImportSummary, Selection, Status, StoredSection
 
@@ -215,7 +215,7 @@ def size(number: int) -> str:
 
 
 def _text(answer: Answer, sources: Mapping[str, Path], preview_lines: int, explain: bool) -> str:
-    weights = query_words(correct(answer.query, answer.corrected))
+    weights = query_words(apply_corrections(answer.query, answer.corrected))
     terms = {word for word, weight in weights.items() if weight == 1} or set(weights)
     width = shutil.get_terminal_size((100, 24)).columns
     several = len({hit.collection for hit in answer.results}) > 1

@@ -7,13 +7,13 @@ import click
 from annai.config import Config
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.render import SEARCH_FORMATS, render_answer
-from annai.searching.query import MOST_RESULTS, check_query
+from annai.searching.query import MAX_RESULTS, check_query
 from annai.types import Content, Mode, Query, Sort, Where
 
 
 @click.command()
 @click.argument("query")
-@click.option("-n", "--limit", type=click.IntRange(1, MOST_RESULTS), help="How many results (search.limit: 5).")
+@click.option("-n", "--limit", type=click.IntRange(1, MAX_RESULTS), help="How many results (search.limit: 5).")
 @click.option("-c", "--collection", "collections", multiple=True, help="Only this collection; may be repeated.")
 @click.option(
     "--depth", "depths", type=click.IntRange(0, 3), multiple=True, help="Show sections of this depth; may be repeated."

@@ -6,7 +6,7 @@ import mcp_types as types
 
 from annai.errors import QueryError
 from annai.interfaces.mcp.arguments import Argument, checked
-from annai.searching.query import LONGEST_QUERY
+from annai.searching.query import MAX_QUERY_CHARACTERS
 
 ANSWER = types.Prompt(
     name="answer",
@@ -19,7 +19,7 @@ ANSWER = types.Prompt(
 )
 
 _ARGUMENTS = (
-    Argument("question", "string", "The question.", required=True, minimum=1, maximum=LONGEST_QUERY),
+    Argument("question", "string", "The question.", required=True, minimum=1, maximum=MAX_QUERY_CHARACTERS),
     Argument("collection", "string", "Only this collection."),
 )
 

@@ -14,7 +14,7 @@ from annai.interfaces.mcp.reports import collections_result, import_result, prob
 from annai.interfaces.mcp.results import ToolResult, answer_result, no_results
 from annai.interfaces.render import correction_lines
 from annai.project import Project
-from annai.searching.query import LONGEST_NAME, LONGEST_QUERY
+from annai.searching.query import MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS
 from annai.types import Collection, Content, Mode, Query, Where
 
 MOST_RESULTS = 50
@@ -86,7 +86,9 @@ class Tools:
     def _search_arguments(self) -> tuple[Argument, ...]:
         settings = self._config.search
         return (
-            Argument("query", "string", "A question or some words.", required=True, minimum=1, maximum=LONGEST_QUERY),
+            Argument(
+                "query", "string", "A question or some words.", required=True, minimum=1, maximum=MAX_QUERY_CHARACTERS
+            ),
             Argument(
                 "limit",
                 "integer",
@@ -107,7 +109,7 @@ class Tools:
                 "path",
                 "string",
                 "Only documents under this folder, or this file, such as `guide/` or `guide/setup.md`.",
-                maximum=LONGEST_NAME,
+                maximum=MAX_PATH_CHARACTERS,
             ),
             Argument(
                 "mode",
@@ -125,7 +127,7 @@ class Tools:
             "A document's path as a search shows it (`guide/setup.md`), or a section's id (`docs:guide/setup.md#1.2`).",
             required=True,
             minimum=1,
-            maximum=LONGEST_NAME,
+            maximum=MAX_PATH_CHARACTERS,
         )
         part = Argument(
             "part",
