@@ -15,7 +15,7 @@ from annai import collection as collections
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
 from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound
-from annai.indexing.indexer import MOST_PENDING, Indexer, Outcomes
+from annai.indexing.indexer import MAX_PENDING, Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.project import Confirm, Progress
 from annai.rerankers.base import Reranker, load_reranker
@@ -170,7 +170,7 @@ class Engine:
             for number in self._indexer.request(collection, only, force=force)[0]
         }
         self._call_worker()
-        return [each for each in self.store.requests.latest(limit=MOST_PENDING) if each.id in numbers]
+        return [each for each in self.store.requests.latest(limit=MAX_PENDING) if each.id in numbers]
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
@@ -196,9 +196,9 @@ class Engine:
         while self.store.requests.due() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
 
-    def queue_changes(self, name: str, only: Sequence[str] | None = None, *, again: bool = True) -> None:
+    def queue_changes(self, name: str, only: Sequence[str] | None = None, *, retry_failed: bool = True) -> None:
         """Queue what changed in a collection, in all of it or under some of its paths."""
-        self._indexer.request(collections.find(self.store, self.config, name), only, again=again)
+        self._indexer.request(collections.find(self.store, self.config, name), only, retry_failed=retry_failed)
 
     def process_queue(
         self, *, patience: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
@@ -214,7 +214,7 @@ class Engine:
             total = max(total, outcomes.total() + due)
             if progress:
                 progress(total - due, total)
-            with self.lock.turn(patience=POLL_SECONDS) as mine:
+            with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
                 done = self._step(stop) if mine else None
             outcomes += done or Counter()
             if not mine or (done is None and self.store.shared):
@@ -223,7 +223,7 @@ class Engine:
                 time.sleep(POLL_SECONDS if mine else 0)
         if progress and total:
             progress(total, total)
-        self._indexer.tell_times()
+        self._indexer.log_times()
         return outcomes
 
     def _step(self, stop: Callable[[], bool]) -> Outcomes | None:
@@ -244,7 +244,7 @@ class Engine:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Have the index alone."""
-        with self.lock.turn(patience=LONG_PATIENCE) as mine:
+        with self.lock.exclusive(timeout=LONG_PATIENCE) as mine:
             if not mine:
                 raise IndexBusy("Another process is indexing this project; try again when it is done.")
             yield

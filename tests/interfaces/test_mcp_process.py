@@ -380,7 +380,7 @@ def index_is_free(project: Path) -> bool:
     path = load_config(docs_dir=project).database_path
     lock = IndexLock(path.with_name(path.name + ".keeper"))
     deadline = time.monotonic() + 20
-    while not lock.hold():
+    while not lock.acquire():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)

@@ -186,7 +186,7 @@ def _claimed(config: Config) -> Iterator[None]:
     """Be the project's only server."""
     lock = IndexLock(daemon.state_folder(config) / daemon.LOCK_FILE)
     deadline = time.monotonic() + CLAIM_SECONDS
-    while not lock.hold():
+    while not lock.acquire():
         if record := pidfile.running(config):
             raise ServerError(f"A server runs already at {record.url} (pid {record.pid}).")
         if time.monotonic() > deadline:
