@@ -4,7 +4,7 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import project_command
-from annai.interfaces.setup.programs import PROGRAMS, register, write
+from annai.interfaces.setup.programs import PROGRAMS, apply_edit, plan_edit
 
 
 @click.command()
@@ -18,14 +18,14 @@ def command(config: Config, client: str, only_print: bool) -> None:
     is there stays as it is, and the file is copied before it is changed.
     """
     program = PROGRAMS[client]
-    registration = register(config, program)
+    edit = plan_edit(config, program)
     if only_print:
-        click.echo(f"{registration.file}:", err=True)
-        click.echo(registration.snippet, nl=False)
+        click.echo(f"{edit.file}:", err=True)
+        click.echo(edit.snippet, nl=False)
         return
-    if not registration.is_new:
-        click.echo(f"{registration.file} has it already.")
+    if not edit.is_needed:
+        click.echo(f"{edit.file} has it already.")
         return
-    backup = write(registration)
-    click.echo(f"Wrote {registration.file}" + (f"; what it was is in {backup.name}." if backup else "."))
+    backup = apply_edit(edit)
+    click.echo(f"Wrote {edit.file}" + (f"; what it was is in {backup.name}." if backup else "."))
     click.echo(program.next_step)
