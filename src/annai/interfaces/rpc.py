@@ -12,7 +12,7 @@ from typing import Any, cast, get_type_hints
 
 from annai.config import Config
 from annai.errors import AnnaiError, QueryError, ServerError
-from annai.interfaces.render import answer_json, document_json, place_json
+from annai.interfaces.render import answer_json, document_json, selection_json
 from annai.project import Project
 from annai.serving.wire import decode_fields, from_json, plain
 from annai.types import Content, ImportMode, Mode, Query, RequestStatus, ServerStatus, Sort, Where
@@ -140,7 +140,7 @@ class Service:
 
     def get_section(self, id: str) -> object:  # noqa: A002 - the name that a hit has for it
         """A section with its text, the section around it and those inside it."""
-        return place_json(self._project.locate(id))
+        return selection_json(self._project.locate(id))
 
     def locate(self, reference: str) -> object:
         """All that is known of a document: what `annai get` needs."""
