@@ -8,10 +8,10 @@ from typing import Any, cast
 from annai.config import Config
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.arguments import Argument, checked
-from annai.interfaces.mcp.documents import read_document
+from annai.interfaces.mcp.documents import document_result
 from annai.interfaces.mcp.indexing import Indexing, Report, searched
 from annai.interfaces.mcp.reports import collections_result, import_result, problem_lines, status_result
-from annai.interfaces.mcp.results import ToolResult, answer_result, no_results
+from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result
 from annai.interfaces.render import correction_lines
 from annai.project import Project
 from annai.searching.query import MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS
@@ -204,7 +204,7 @@ class Tools:
             return ToolResult({"query": query.text, "total": 0, "results": [], "notes": notes}, "\n".join(notes))
         if not answer.results:
             reasons = await self._indexing.use(lambda project: _why_nothing(project, query))
-            return no_results(query, reasons, [*correction_lines(answer), *notes])
+            return empty_result(query, reasons, [*correction_lines(answer), *notes])
         return answer_result(answer, self._config.search.max_tokens, notes)
 
     async def _get_document(self, arguments: dict[str, Any], report: Report) -> ToolResult:
@@ -212,7 +212,7 @@ class Tools:
             raise QueryError("Lines are lines of the text: leave out part `children`, or start_line and end_line.")
         await self._indexing.refresh((), report)
         tokens = self._config.search.max_tokens
-        return await self._indexing.use(lambda project: read_document(project, tokens, **arguments))
+        return await self._indexing.use(lambda project: document_result(project, tokens, **arguments))
 
     async def _list_collections(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
         return collections_result((await self._indexing.use(lambda project: project.status())).collections)
