@@ -123,7 +123,7 @@ def test_the_status_tells_of_the_server(engine: Engine) -> None:
         ("search", {"query": "a", "limit": 0}, -32602, "limit must be between 1 and 1,000, not 0."),
         ("search", {"query": "a", "limit": 1001}, -32602, "limit must be between 1 and 1,000"),
         ("search", {"query": "a", "depths": [4]}, -32602, "depths must be between 0 and 3."),
-        ("search", {"query": "a", "paths": ["x"] * 101}, -32602, "paths must be at most 100 at once, not 101."),
+        ("search", {"query": "a", "paths": ["x"] * 101}, -32602, "paths takes at most 100 values, not 101."),
         ("search", {"query": "a", "paths": ["x" * 5000]}, -32602, "Each of paths must have at most 4,096"),
         ("search", {"query": "a", "mode": "magic"}, -32602, "mode must be one of hybrid, vector, keyword"),
         ("search", {"query": " "}, -32602, "The query is empty"),

@@ -188,7 +188,7 @@ def _only_server(config: Config) -> Iterator[None]:
     """Be the project's only server."""
     lock = IndexLock(daemon.state_folder(config) / daemon.LOCK_FILE)
     deadline = time.monotonic() + STARTING_SECONDS
-    while not lock.hold():
+    while not lock.acquire():
         if record := pidfile.running(config):
             raise ServerError(f"A server runs already at {record.url} (pid {record.pid}).")
         if time.monotonic() > deadline:
