@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -88,7 +89,7 @@ def measure(folder: Path, name: str, provider: str, modes: Sequence[Mode]) -> li
             engine.refresh()
             for part, (questions, judgements) in question_sets.items():
                 for mode in modes:
-                    found = evaluate(engine.search, questions, judgements, mode)
+                    found = evaluate(partial(engine.search, refresh=False), questions, judgements, mode)
                     rows += [_row(part, mode, each) for each in found.measures if each.type == "all" or each.queries]
     return rows
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import cast
 from unittest.mock import patch
@@ -22,7 +23,7 @@ from annai.searching.evaluation import evaluate, read_judgements, read_questions
 from annai.types import Mode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from model.corpus import corpus_names, eval_folder
+from model.corpus import corpus_names, eval_folder, write_files
 
 VARIANTS: Mapping[str, Mapping[str, object]] = {
     "the rule": {},
@@ -72,7 +73,9 @@ def measure(folder: Path, name: str, max_queries: int, workspace: Path) -> list[
         for changes in VARIANTS.values():
             with patched(changes):
                 mode = cast(Mode, changes.get("mode", "hybrid"))
-                figures.append(evaluate(engine.search, chosen, judgements, mode).measures[0].ndcg)
+                figures.append(
+                    evaluate(partial(engine.search, refresh=False), chosen, judgements, mode).measures[0].ndcg
+                )
     print(name, " ".join(f"{each:.3f}" for each in figures), file=sys.stderr, flush=True)
     return figures
 

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
 from time import perf_counter
@@ -86,7 +87,7 @@ def measure(engine: Engine, folder: Path, times: Times) -> list[str]:
         if not chosen:
             return {}
         with patched(changes):
-            results = evaluate(engine.search, chosen, judgements, "hybrid").results
+            results = evaluate(partial(engine.search, refresh=False), chosen, judgements, "hybrid").results
         return {result.question.id: result.ndcg for result in results}
 
     clean, misspelled = scores(questions, OFF), [typo.misspelled for typo in typos]

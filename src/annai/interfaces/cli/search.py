@@ -6,7 +6,7 @@ from annai.config import Config
 from annai.interfaces.cli.options import confirm_large_index, progress_bar, project_command, warn_if_stale
 from annai.interfaces.render import SEARCH_FORMATS, render_answer
 from annai.opening import open_project
-from annai.searching.query import MAX_RESULTS, make_query
+from annai.searching.query import MAX_DEPTH, MAX_RESULTS, make_query
 from annai.types import Content, Mode, Sort
 from annai.values import choices
 

@@ -14,7 +14,7 @@ from annai.interfaces.mcp.reports import collections_result, import_result, prob
 from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result
 from annai.interfaces.render import correction_lines
 from annai.project import Project
-from annai.searching.query import MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS, make_query
+from annai.searching.query import MAX_DEPTH, MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS, make_query
 from annai.types import Collection, Mode, Query
 from annai.values import choices
 
