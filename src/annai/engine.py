@@ -402,6 +402,6 @@ def check_root(config: Config) -> None:
     for folder, name in ((Path.home(), "your home folder"), (Path(config.root.anchor), "the whole file system")):
         if config.root == folder.resolve() and not config.named:
             raise ConfigError(
-                f"This is {name}, which annai does not index by itself; go to a folder of documents, "
+                f"This is {name}, which annai does not index on its own; change to a folder of documents, "
                 f"or name this one with --docs-dir {config.root}."
             )

@@ -216,12 +216,12 @@ def test_collections_are_managed_by_name(annai: Annai, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("-n", "a b", "-s", "."), "is not a name for a collection"),
-        (("-n", "x" * 65, "-s", "."), "is not a name for a collection"),
+        (("-n", "a b", "-s", "."), "is not a valid collection name"),
+        (("-n", "x" * 65, "-s", "."), "is not a valid collection name"),
         (("-n", "search", "-s", "."), "annai uses the name"),
         (("-n", "root", "-s", "."), "annai uses the name"),
-        (("-n", "ok", "-s", "./missing"), "There is no directory missing"),
-        (("-n", "there", "-s", "."), "There is a collection 'there' already"),
+        (("-n", "ok", "-s", "./missing"), "There is no folder missing"),
+        (("-n", "there", "-s", "."), "The collection 'there' already exists"),
     ],
 )
 def test_a_collection_that_cannot_be_is_refused_with_a_reason(

@@ -174,7 +174,7 @@ class SentenceTransformersEmbedder(Embedder):
             raise _unloadable(self._name, error) from error
         if not hasattr(encoder, "encode_query") or not hasattr(encoder, "encode_document"):
             raise ModelUnavailable(
-                f"The model {self._name!r} has code of its own, but no methods encode_query and encode_document, so "
+                f"The model {self._name!r} comes with its own code, but without the methods encode_query and encode_document, so "
                 "annai cannot use it. Choose another model."
             )
         own_limit = getattr(encoder.config, "max_position_embeddings", None)

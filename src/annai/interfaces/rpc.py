@@ -176,7 +176,7 @@ class Service:
     def shutdown(self, secret: str) -> object:
         """Stop the server; only a process that can read the pid file knows the secret."""
         if not self._secret or not hmac.compare_digest(secret.encode(errors="replace"), self._secret.encode()):
-            raise ServerError("Only `annai server stop` ends this server.")
+            raise ServerError("This server can only be stopped with `annai server stop`.")
         self._stop()
         return None
 

@@ -24,7 +24,7 @@ _SECTION_MARK = re.compile(r"#(?P<number>\d+(?:\.\d+)*)?(?:~(?P<piece>\d+))?\Z")
 def locate(store: Store, config: Config, reference: str) -> Selection:
     """Find a document or a section: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
     if not reference.partition("#")[0].strip():
-        raise QueryError("No document is named; give a path as `annai search` shows it.")
+        raise QueryError("The path is empty; give one as `annai search` shows it.")
     for collection, path, number, piece in _interpretations(store, config, reference):
         sections = store.sections(collection, path)
         document = store.document(collection, path)

@@ -97,7 +97,7 @@ def read_token(config: Config) -> str:
     if not token and file.exists():
         token = file.read_text(encoding="ascii", errors="replace").strip()
     if not (token.isascii() and token.isprintable()):
-        raise ConfigError("server.token must be made of ASCII characters; choose another.")
+        raise ConfigError("server.token must be printable ASCII; choose another.")
     return token
 
 
