@@ -142,7 +142,7 @@ def test_the_queue_can_be_looked_at(project: Project, write: Write) -> None:
     ("ask", "kind", "sentence"),
     [
         (lambda each: each.locate("nope.md"), NotFound, "There is no document 'nope.md' in the index."),
-        (lambda each: each.locate("  "), QueryError, "No document is named"),
+        (lambda each: each.locate("  "), QueryError, "The path is empty"),
         (lambda each: each.search(Query("")), QueryError, "The query is empty"),
         (lambda each: each.search(Query("a", limit=0)), QueryError, "limit must be between 1 and 1,000, not 0."),
         (lambda each: each.search(Query("apple")), NotFound, "There are no documents in"),
