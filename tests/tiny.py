@@ -1,4 +1,4 @@
-"""Small models for tests, made in a second: the shapes are those of real ones, the numbers are random."""
+"""Small models for tests, made in a second: they have the form of real ones and random numbers."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,11 @@ import numpy as np
 WORDS = [f"w{number}" for number in range(200)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 MAX_TOKENS = 32
-"""What the small transformers take at once."""
+"""What the small transformers take."""
 
 
 def write_tokenizer(folder: Path) -> None:
-    """A tokenizer with a token a word, `[CLS]` before them and `[SEP]` behind."""
+    """A tokenizer with one token for each word, `[CLS]` before them and `[SEP]` after."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     vocabulary = {word: number for number, word in enumerate([*SPECIAL, *WORDS])}
@@ -31,7 +31,7 @@ def write_tokenizer(folder: Path) -> None:
 def write_transformer(
     folder: Path, *, labels: int = 0, max_tokens: int = MAX_TOKENS, layers: int = 1, width: int = 16
 ) -> None:
-    """A BERT, of one narrow layer unless asked for more; with `labels`, one that scores pairs of texts."""
+    """A BERT, by default with one narrow layer; with `labels`, one that scores pairs of texts."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertModel
 
@@ -59,7 +59,7 @@ def write_sentence_transformer(
     layers: int = 1,
     width: int = 16,
 ) -> Path:
-    """A model as sentence-transformers keeps it: BERT, then the mean."""
+    """A model in the form of sentence-transformers: BERT, then the mean."""
     write_transformer(folder, max_tokens=max_tokens, layers=layers, width=width)
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
@@ -120,7 +120,7 @@ class TinyModel(PreTrainedModel):
 
 
 def write_remote_code(folder: Path) -> Path:
-    """A model in the shape of PLaMo's: its own code, with `encode_query` and `encode_document`."""
+    """A model in the form of PLaMo: its own code, with `encode_query` and `encode_document`."""
     import torch
     from safetensors.torch import save_file
 
