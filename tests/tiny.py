@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 WORDS = [f"w{number}" for number in range(200)]
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+UNKNOWN = "[UNK]"
+SPECIAL = ["[PAD]", UNKNOWN, "[CLS]", "[SEP]"]
 MAX_TOKENS = 32
 """What the small transformers take."""
 
@@ -16,14 +17,14 @@ def write_tokenizer(folder: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     vocabulary = {word: number for number, word in enumerate([*SPECIAL, *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))  # noqa: S106 - not that kind of token
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    special = {"pad_token": "[PAD]", "unk_token": UNKNOWN, "cls_token": "[CLS]", "sep_token": "[SEP]"}
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": MAX_TOKENS, **special}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
