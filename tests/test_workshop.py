@@ -1,4 +1,4 @@
-"""Does the workshop make a model that finds? The whole chain on a handful of made-up pairs."""
+"""Does the workshop make a model that finds documents? All steps on a handful of made-up pairs."""
 
 import gzip
 import json
@@ -50,16 +50,16 @@ TINY = {
     "seeds": "[1, 2]",
     "dimensions": "32",
 }
-ONCE_MORE = {
+REPEATED_KEYS = {
     "dimensions = [288]": "dimensions = [32, 16]",
     "dimension_weights = [1.0]": "dimension_weights = [1.0, 0.3]",
     "steps = 2_000": "steps = 80",
 }
-"""Keys that are elsewhere too, in [training] and in its soup."""
+"""Keys that occur twice, in [training] and in its soup."""
 
 
 def sentences() -> list[tuple[str, str]]:
-    """English and Japanese texts that mean the same: nothing but their pairing says so."""
+    """English and Japanese texts that mean the same: only their pairing says so."""
     return [
         (f"The {one} {deed} the {other}", f"{THINGS[one]}が{THINGS[other]}を{DEEDS[deed]}")
         for one in THINGS
@@ -100,7 +100,7 @@ def settings_file(tmp_path: Path) -> Path:
         text, found = re.subn(rf"^{key} = [^#\n]*", f"{key} = {value} ", text, count=1, flags=re.MULTILINE)
         assert found, key
     text = re.sub(r"\[training\.cpu\].*?(?=\n\[)", "", text, flags=re.DOTALL)
-    for old, new in ONCE_MORE.items():
+    for old, new in REPEATED_KEYS.items():
         assert old in text, old
         text = text.replace(old, new)
     file = tmp_path / "settings.toml"
@@ -240,7 +240,7 @@ def test_start_vectors_keep_what_sets_pieces_apart() -> None:
     np.testing.assert_allclose(kept / kept.max(), apart / apart.max(), atol=1e-3)
 
 
-def test_start_vectors_travel_in_a_byte_each(tmp_path: Path) -> None:
+def test_start_vectors_are_written_as_int8(tmp_path: Path) -> None:
     rows = start_vectors(["▁cat", "猫", "▁cat"], Start(provider="hashing", dimensions=4))
     write_start(rows, tmp_path / "start.npz")
     with np.load(tmp_path / "start.npz") as written:
@@ -308,7 +308,7 @@ def test_the_command_line_measures_a_table(
 
 
 class Counting(Embedder):
-    """Counts how many texts it is asked for."""
+    """Counts the texts that it embeds."""
 
     dimension = 2
     identity = "counting"
@@ -322,7 +322,7 @@ class Counting(Embedder):
         return np.array([[len(text), 1] for text in texts], np.float32)
 
 
-def test_vectors_of_a_slow_encoder_are_asked_for_once(tmp_path: Path) -> None:
+def test_vectors_of_a_slow_encoder_are_computed_once(tmp_path: Path) -> None:
     embedder = Counting()
     texts = ["a" * (number % 9 + 1) for number in range(TEXTS_PER_FILE + 10)]
     first = CachedEmbedder(embedder, tmp_path).embed_documents(texts)
@@ -367,9 +367,7 @@ def test_whitening_spreads_vectors_more_equally_and_power_0_changes_nothing() ->
     assert whole == pytest.approx(1, abs=0.1)
 
 
-def test_sentences_carry_what_the_encoder_says_of_them(
-    data: Path, tiny: Settings, scores: Scores, tmp_path: Path
-) -> None:
+def test_sentences_come_with_the_encoders_vectors(data: Path, tiny: Settings, scores: Scores, tmp_path: Path) -> None:
     teach(data, tiny, scores, tmp_path / "teach.npz")
     sentences = sample_sentences(data, tiny)
     assert sentences == sample_sentences(data, tiny), "the same ones each time"
@@ -381,7 +379,7 @@ def test_sentences_carry_what_the_encoder_says_of_them(
         assert sorted(map(list, texts)) == sorted(map(subwords.encode, sentences))
 
 
-def test_only_what_a_file_is_asked_for_is_taught(data: Path, tiny: Settings) -> None:
+def test_only_as_many_sentences_as_the_settings_say_are_sampled(data: Path, tiny: Settings) -> None:
     asked = replace(tiny, teach=replace(tiny.teach, sentences={"pydocs_po_en_ja": 5, "jmdict": 5}))
     assert len(sample_sentences(data, asked)) == 5, "definitions of one word are no sentences"
 
@@ -405,7 +403,7 @@ def test_each_training_of_a_soup_differs_in_what_the_settings_say(settings_file:
         read_soup(settings_file, "cuda", ["bach=32"])
 
 
-def test_sentences_that_are_as_near_as_wanted_have_the_least_loss(settings_file: Path) -> None:
+def test_sentences_that_are_as_similar_as_wanted_have_the_least_loss(settings_file: Path) -> None:
     torch = pytest.importorskip("torch")
     from model.train import read_soup, similarity_loss  # needs torch
 
@@ -471,7 +469,7 @@ def test_the_whole_chain_learns_what_only_the_pairs_say(data: Path, settings_fil
     np.testing.assert_array_equal(read_rows(workshop.tables[0]), before, "equal seeds give equal tables")
 
 
-def test_rows_that_rest_move_as_plain_adam_moves_them() -> None:
+def test_unused_rows_catch_up_to_where_plain_adam_moves_them() -> None:
     torch = pytest.importorskip("torch")
     from model.train import RowAdam  # needs torch
 

@@ -1,4 +1,4 @@
-"""Small models for tests, made in a second: the shapes are those of real ones, the numbers are random."""
+"""Small models for tests, made in a second: they have the form of real ones and random numbers."""
 
 import json
 from pathlib import Path
@@ -6,24 +6,25 @@ from pathlib import Path
 import numpy as np
 
 WORDS = [f"w{number}" for number in range(200)]
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+UNKNOWN = "[UNK]"
+SPECIAL = ["[PAD]", UNKNOWN, "[CLS]", "[SEP]"]
 MAX_TOKENS = 32
-"""What the small transformers take at once."""
+"""What the small transformers take."""
 
 
 def write_tokenizer(folder: Path) -> None:
-    """A tokenizer with a token a word, `[CLS]` before them and `[SEP]` behind."""
+    """A tokenizer with one token for each word, `[CLS]` before them and `[SEP]` after."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     vocabulary = {word: number for number, word in enumerate([*SPECIAL, *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))  # noqa: S106 - not that kind of token
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    special = {"pad_token": "[PAD]", "unk_token": UNKNOWN, "cls_token": "[CLS]", "sep_token": "[SEP]"}
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": MAX_TOKENS, **special}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
@@ -31,7 +32,7 @@ def write_tokenizer(folder: Path) -> None:
 def write_transformer(
     folder: Path, *, labels: int = 0, max_tokens: int = MAX_TOKENS, layers: int = 1, width: int = 16
 ) -> None:
-    """A BERT, of one narrow layer unless asked for more; with `labels`, one that scores pairs of texts."""
+    """A BERT, by default with one narrow layer; with `labels`, one that scores pairs of texts."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertModel
 
@@ -59,7 +60,7 @@ def write_sentence_transformer(
     layers: int = 1,
     width: int = 16,
 ) -> Path:
-    """A model as sentence-transformers keeps it: BERT, then the mean."""
+    """A model in the form of sentence-transformers: BERT, then the mean."""
     write_transformer(folder, max_tokens=max_tokens, layers=layers, width=width)
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
@@ -120,7 +121,7 @@ class TinyModel(PreTrainedModel):
 
 
 def write_remote_code(folder: Path) -> Path:
-    """A model in the shape of PLaMo's: its own code, with `encode_query` and `encode_document`."""
+    """A model in the form of PLaMo: its own code, with `encode_query` and `encode_document`."""
     import torch
     from safetensors.torch import save_file
 

@@ -202,7 +202,7 @@ def test_equal_models_have_equal_files_and_other_models_another_name(folder: Pat
     assert all(name.startswith("static-tiny-") and name.endswith("/8") for name in names)
 
 
-def test_pieces_that_cannot_be_kept_are_refused(tmp_path: Path) -> None:
+def test_pieces_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     for pieces in (["a", "a"], ["a\n", "b"], ["", "b"], ["a"]):
         with pytest.raises(ValueError, match="piece"):
             write_model(tmp_path, pieces, [-1.0, -1.0], np.ones((2, 4), np.float32), "bad")

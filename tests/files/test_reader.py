@@ -83,7 +83,7 @@ def test_a_byte_order_mark_is_not_part_of_the_text(tmp_path: Path, encoding: str
 
 
 @pytest.mark.parametrize("encoding", ["cp932", "euc_jis_2004"])
-def test_signs_that_vendors_added_to_japanese_are_read(tmp_path: Path, encoding: str) -> None:
+def test_symbols_that_vendors_added_to_japanese_are_read(tmp_path: Path, encoding: str) -> None:
     text = PROSE + "①丸数字と㈱も含みます。\n"
     assert read_bytes(tmp_path, text.encode(encoding)).text == text
 

@@ -43,12 +43,12 @@ def kinds(result: Scan) -> dict[str, ChangeKind]:
     return {change.path: change.kind for change in result.changes}
 
 
-def test_files_of_the_included_kinds_are_found_in_the_order_of_their_paths(tmp_path: Path) -> None:
+def test_included_files_are_found_in_the_order_of_their_paths(tmp_path: Path) -> None:
     write(tmp_path, "b.md", "a/z.rst", "a.txt", "a/b/c.mdx", "x.py", "y.markdown", "md", "日本語/検索.md")
     assert paths(tmp_path) == ["a.txt", "a/b/c.mdx", "a/z.rst", "b.md", "y.markdown", "日本語/検索.md"]
 
 
-def test_a_found_file_carries_its_size_its_time_and_its_place(tmp_path: Path) -> None:
+def test_a_change_has_the_size_the_time_and_the_path_of_its_file(tmp_path: Path) -> None:
     write(tmp_path, "a.md", text="12345")
     os.utime(tmp_path / "a.md", ns=(1, 1_234_567_891_234_567_891))
     (found,) = scan(tmp_path, Files(), {}).changes
@@ -81,7 +81,7 @@ def test_of_two_names_that_are_the_same_in_nfc_one_is_kept(tmp_path: Path, caplo
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
-def test_a_name_that_is_not_utf_8_is_left_out_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_that_is_not_utf_8_is_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, "good.md")
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/\x83e\x83X.md"))).write_text("x", encoding="utf-8")
     assert paths(tmp_path) == ["good.md"]
@@ -183,7 +183,7 @@ def test_ignore_files_above_the_source_do_not_count_without_a_repository(tmp_pat
     assert paths(tmp_path / "docs") == ["a.md"]
 
 
-def test_annaiignore_has_the_last_word_over_gitignore(tmp_path: Path) -> None:
+def test_annaiignore_overrides_gitignore(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b.md", "c.md")
     write(tmp_path, ".gitignore", text="a.md\nb.md\n")
     write(tmp_path, ".annaiignore", text="!a.md\nc.md\n")

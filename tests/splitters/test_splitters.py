@@ -155,7 +155,7 @@ CHUNKINGS = st.builds(
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @settings(max_examples=150, deadline=None)
 @given(TEXTS, CHUNKINGS, st.sampled_from(["markdown", "rst", "text"]), st.sampled_from(["", "---\r\n# no\n---\n"]))
-def test_whatever_the_text_the_promises_hold(
+def test_the_promises_hold_for_any_text(
     strategy: str,
     text: str,
     chunking: Chunking,
@@ -523,7 +523,7 @@ def test_short_chunks_join_the_next_and_the_last_one_the_one_before() -> None:
     ]
 
 
-def test_a_joined_chunk_is_at_most_the_shortest_longer_than_the_longest() -> None:
+def test_a_joined_chunk_has_at_most_max_chars_and_min_chars_characters() -> None:
     text = "# Short\n## B\n" + "x" * 74 + "\n## End\n"
     assert len(text) > SMALL.max_chars + SMALL.min_chars
     found = flat(text, SMALL)

@@ -92,7 +92,7 @@ def test_an_unclosed_fence_runs_to_the_end() -> None:
         ("", ""),
     ],
 )
-def test_a_heading_is_shown_without_its_marks(source: str, shown: str) -> None:
+def test_a_heading_has_no_markup(source: str, shown: str) -> None:
     assert plain_heading(source) == shown
 
 
@@ -209,7 +209,7 @@ def test_a_heading_after_a_deeply_nested_list_is_found() -> None:
     ],
     ids=["quotes", "brackets", "lists", "links", "line", "tags", "fences"],
 )
-def test_hostile_texts_are_read_in_little_time(text: str, text_format: Format) -> None:
+def test_hostile_texts_take_little_time(text: str, text_format: Format) -> None:
     start = time.process_time()
     outline(text, text_format)
     assert time.process_time() - start < 5
@@ -229,7 +229,7 @@ FRAGMENTS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(FRAGMENTS, st.sampled_from(["markdown", "rst"]))
-def test_whatever_the_text_its_outline_is_ordered_and_at_line_starts(text: str, text_format: Format) -> None:
+def test_any_outline_is_ordered_and_at_line_starts(text: str, text_format: Format) -> None:
     found = outline(text, text_format)
     spans = sorted([*found.blocks, *((heading.start, heading.end) for heading in found.headings)])
     assert list(found.blocks) == sorted(found.blocks)

@@ -55,8 +55,7 @@ class OpenAIEmbedder(ServiceEmbedder):
         """The service's address and the key for it; checked with the first text."""
         settings = self._settings
         url = self._base_url(DEFAULT_URL)
-        (default_variable,) = KEY_VARIABLES[PROVIDER]
-        variable = settings.api_key_env or default_variable
+        variable = settings.api_key_env or KEY_VARIABLES[PROVIDER][0]
         key = secret(variable)
         if not key and (settings.api_key_env or not settings.base_url):
             raise EmbedderError(

@@ -23,14 +23,14 @@ class Reranker(ABC):
     def __init__(self) -> None:
         self._busy = threading.Lock()
 
-    def load(self) -> None:  # noqa: B027 - optional: a service has nothing to load
+    def load(self) -> None:  # noqa: B027 - optional: there may be nothing to load
         """Get ready. Raises `RerankerError` for settings that cannot work."""
 
     @abstractmethod
     def score(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
         """Score at most `chunk_size` texts, within `seconds` if it can stop in time. Raises `RerankerError`."""
 
-    def close(self) -> None:  # noqa: B027 - optional: a service has nothing to unload
+    def close(self) -> None:  # noqa: B027 - optional: there may be nothing to unload
         """Unload the model."""
 
     def rerank(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
