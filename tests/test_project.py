@@ -142,7 +142,7 @@ def test_the_queue_can_be_looked_at(project: Project, write: Write) -> None:
     ("ask", "kind", "sentence"),
     [
         (lambda each: each.locate("nope.md"), NotFound, "There is no document 'nope.md' in the index."),
-        (lambda each: each.locate("  "), QueryError, "No document is named"),
+        (lambda each: each.locate("  "), QueryError, "The path is empty"),
         (lambda each: each.search(Query("")), QueryError, "The query is empty"),
         (lambda each: each.search(Query("a", limit=0)), QueryError, "limit must be between 1 and 1,000, not 0."),
         (lambda each: each.search(Query("apple")), NotFound, "There are no documents in"),
@@ -150,8 +150,8 @@ def test_the_queue_can_be_looked_at(project: Project, write: Write) -> None:
         (lambda each: each.refresh(["nope"]), CollectionError, "There is no collection 'nope'"),
         (lambda each: each.delete_collection("nope"), CollectionError, "There is no collection 'nope'"),
         (lambda each: each.import_collection("nope"), CollectionError, "There is no collection 'nope'"),
-        (lambda each: each.add_collection("a b", Path()), CollectionError, "is not a name for a collection"),
-        (lambda each: each.add_collection("a", Path("/nope")), CollectionError, "There is no directory /nope"),
+        (lambda each: each.add_collection("a b", Path()), CollectionError, "is not a valid collection name"),
+        (lambda each: each.add_collection("a", Path("/nope")), CollectionError, "There is no folder /nope"),
         (lambda each: each.rebuild(["nope"]), NotFound, "There is no file or folder 'nope'"),
     ],
 )
@@ -217,7 +217,7 @@ def test_a_server_of_another_version_is_told_of(engine: Engine, monkeypatch: pyt
     with (
         served(Application(Service(engine, engine.config))) as port,
         Client(f"http://127.0.0.1:{port}") as client,
-        pytest.raises(ServerError, match=r"not of this annai's version.*annai server restart"),
+        pytest.raises(ServerError, match=r"runs another version than this annai.*annai server restart"),
     ):
         client.refresh()
 

@@ -70,7 +70,9 @@ def find(store: Store, config: Config, name: str) -> Collection:
         return implicit if store.shared else dataclasses.replace(implicit, source=config.root)
     if name in others:
         return known[name]
-    there_are = f"there are {', '.join(others)}" if others else "none is registered; `annai collection add` does that"
+    there_are = (
+        f"registered: {', '.join(others)}" if others else "none is registered; add one with `annai collection add`"
+    )
     raise CollectionError(f"There is no collection {name!r}; {there_are}.")
 
 
@@ -98,12 +100,14 @@ def sources(store: Store, config: Config) -> dict[str, Path]:
 def add(store: Store, config: Config, name: str, source: Path, description: str = "") -> Collection:
     """Register a directory; one outside of the project is remembered as the user's own wish."""
     if not NAME.fullmatch(name):
-        raise CollectionError(f"{name!r} is not a name for a collection; use 1 to 64 of the letters A-Z a-z 0-9 _ -.")
+        raise CollectionError(
+            f"{name!r} is not a valid collection name; use 1 to 64 of the characters A-Z a-z 0-9 _ -."
+        )
     if name in RESERVED:
         raise CollectionError(f"annai uses the name {name!r} itself; choose another.")
     if any(each.name == name for each in registered(store, config)):
         raise CollectionError(
-            f"There is a collection {name!r} already; change it with `annai collection update -n {name}`."
+            f"The collection {name!r} already exists; change it with `annai collection update -n {name}`."
         )
     collection = Collection(name, _directory(source), description)
     _remember_source(config, collection.source)
@@ -124,7 +128,7 @@ def update(
 ) -> Collection:
     """Change what is given and keep the rest; the next search or import compares a new source with the index."""
     if name == IMPLICIT_COLLECTION:
-        raise CollectionError(f"{name!r} is the project itself; `annai collection add` registers a directory.")
+        raise CollectionError(f"{name!r} is the project itself; `annai collection add` registers a folder.")
     old = find(store, config, name)
     new = dataclasses.replace(
         old,
@@ -162,5 +166,5 @@ def _warn_once(collection: Collection) -> None:
 
 def _directory(source: Path) -> Path:
     if not source.expanduser().is_dir():
-        raise CollectionError(f"There is no directory {source}; name an existing one with --source.")
+        raise CollectionError(f"There is no folder {source}; name an existing one with --source.")
     return source.expanduser().resolve()

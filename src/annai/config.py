@@ -190,7 +190,7 @@ def find_settings(
     file: Path | None
     if config is not None:
         if not config.is_file():
-            raise ConfigError(f"There is no config file {config}; `annai init` writes one.")
+            raise ConfigError(f"There is no settings file {config}; `annai init` writes one.")
         folder, file = config.resolve().parent, config.resolve()
     elif docs_dir is not None:
         folder, file = docs_dir.resolve(), _config_file(docs_dir.resolve())
@@ -332,7 +332,7 @@ def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
         if name not in SECTIONS:
             raise ConfigError(f"{file}: unknown section [{name}]; {suggest(name, SECTIONS)}")
         if not isinstance(values, dict):
-            raise ConfigError(f"{file}: {name} must be a section: write [{name}] on a line of its own.")
+            raise ConfigError(f"{file}: {name} must be a section: write [{name}] on its own line.")
         result[name] = _check_section(name, values, str(file))
     return result
 

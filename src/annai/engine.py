@@ -14,13 +14,13 @@ from annai import collection as collections
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
 from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound, QueryError, StoreFull
-from annai.indexing.indexer import MOST_PENDING, Indexer, Outcomes
+from annai.indexing.indexer import MAX_PENDING, Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.project import Confirm, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
-from annai.searching.fusion import arranged, fused, reranked
+from annai.searching.fusion import fuse, limit_and_sort, rerank
 from annai.searching.query import check_query, make_query
-from annai.searching.references import Part, locate, parts_under
+from annai.searching.references import Part, find_parts, locate
 from annai.searching.search import search
 from annai.settings import Embedding
 from annai.stores.base import Store, load_store
@@ -165,17 +165,17 @@ class Engine(Project):
         self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
     ) -> ImportSummary:
         """Index again what lies under these paths, and wait until it is done."""
-        return self._update(parts_under(self.store, self.config, paths), force=force, progress=progress)
+        return self._update(find_parts(self.store, self.config, paths), force=force, progress=progress)
 
     def request_index(self, path: str, force: bool = False) -> list[Request]:
         """Queue what lies under a path, and return without waiting."""
         numbers = {
             number
-            for collection, only in parts_under(self.store, self.config, [path])
+            for collection, only in find_parts(self.store, self.config, [path])
             for number in self._indexer.request(collection, only, force=force)[0]
         }
         self._wake_worker()
-        return [each for each in self.store.requests.latest(limit=MOST_PENDING) if each.id in numbers]
+        return [each for each in self.store.requests.latest(limit=MAX_PENDING) if each.id in numbers]
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
@@ -210,9 +210,9 @@ class Engine(Project):
         while self.store.requests.due() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
 
-    def queue_changes(self, name: str, only: Sequence[str] | None = None, *, again: bool = True) -> None:
+    def queue_changes(self, name: str, only: Sequence[str] | None = None, *, retry_failed: bool = True) -> None:
         """Queue what changed in a collection, in all of it or under some of its paths."""
-        self._indexer.request(collections.find(self.store, self.config, name), only, again=again)
+        self._indexer.request(collections.find(self.store, self.config, name), only, retry_failed=retry_failed)
 
     def process_queue(
         self, *, patience: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
@@ -228,7 +228,7 @@ class Engine(Project):
             total = max(total, outcomes.total() + due)
             if progress:
                 progress(total - due, total)
-            with self.lock.turn(patience=POLL_SECONDS) as mine:
+            with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
                 done = self._step(stop) if mine else None
             outcomes += done or Counter()
             if not mine or (done is None and self.store.shared):
@@ -237,7 +237,7 @@ class Engine(Project):
                 time.sleep(POLL_SECONDS if mine else 0)
         if progress and total:
             progress(total, total)
-        self._indexer.tell_times()
+        self._indexer.log_times()
         return outcomes
 
     def _step(self, stop: Callable[[], bool]) -> Outcomes | None:
@@ -258,7 +258,7 @@ class Engine(Project):
     @contextmanager
     def _index_lock(self) -> Iterator[None]:
         """Hold the index lock within the block."""
-        with self.lock.turn(patience=IMPORT_WAIT_SECONDS) as mine:
+        with self.lock.exclusive(timeout=IMPORT_WAIT_SECONDS) as mine:
             if not mine:
                 raise IndexBusy("Another process is indexing this project; try again when it has finished.")
             yield
@@ -324,10 +324,10 @@ class Engine(Project):
             where = dataclasses.replace(query.where, collections=tuple(names))
             asked = dataclasses.replace(query, where=where, limit=limit, sort="score")
             answers.append(search(self.store, self.embedder_of(names[0]), asked))
-        answer = fused(answers)
+        answer = fuse(answers)
         if reranker and answer.results:
-            answer = reranked(answer, reranker, self.config.rerank)
-        return arranged(answer, query)
+            answer = rerank(answer, reranker, self.config.rerank)
+        return limit_and_sort(answer, query)
 
     def locate(self, reference: str) -> Selection:
         """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
@@ -402,6 +402,6 @@ def check_root(config: Config) -> None:
     for folder, name in ((Path.home(), "your home folder"), (Path(config.root.anchor), "the whole file system")):
         if config.root == folder.resolve() and not config.named:
             raise ConfigError(
-                f"This is {name}, which annai does not index by itself; go to a folder of documents, "
+                f"This is {name}, which annai does not index on its own; change to a folder of documents, "
                 f"or name this one with --docs-dir {config.root}."
             )

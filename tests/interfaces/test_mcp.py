@@ -89,7 +89,7 @@ def test_where_something_is_missing_the_answer_says_what_to_do(agent: Agent) -> 
     assert f"did you mean {SETUP}" in agent.failure("get_document", path="enginering/環境構築.md")
     assert "#1.2" in agent.failure("get_document", path=f"{SETUP}#7.7")
     assert "has 1 page" in agent.failure("get_document", path=HOLIDAYS, page=3)
-    assert "nothing around it" in agent.failure("get_document", path=HOLIDAYS, part="parent")
+    assert "it has no parent" in agent.failure("get_document", path=HOLIDAYS, part="parent")
     empty = agent.call("search", query="zyxwv", mode="keyword", path="enginering")
     assert not empty.is_error
     assert "did you mean engineering" in text(empty)

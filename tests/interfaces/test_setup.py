@@ -128,7 +128,7 @@ def test_a_file_that_is_not_understood_is_left_alone(annai: Annai) -> None:
         assert file.read_text() == text
     codex = shared_file("codex")
     codex.parent.mkdir(parents=True)
-    for text in ("not toml", 'mcp_servers = { other = { command = "x" } }\n'):
+    for text in ("not toml", "mcp_servers = 5\n", 'mcp_servers = { other = { command = "x" } }\n'):
         codex.write_text(text)
         assert "by hand" in annai("setup", "codex", code=1).stderr
         assert codex.read_text() == text

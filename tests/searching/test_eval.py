@@ -138,5 +138,5 @@ def test_the_measures_are_those_of_the_judge(found: list[str], relevant: dict[st
     assert spec.loader
     judge = module_from_spec(spec)
     spec.loader.exec_module(judge)
-    (measured,) = evaluate(search, [Question("1", "text")], {"1": relevant}, "hybrid").outcomes
+    (measured,) = evaluate(search, [Question("1", "text")], {"1": relevant}, "hybrid").results
     assert (measured.ndcg, measured.recall, measured.mrr) == pytest.approx(judge.measures(found, relevant))

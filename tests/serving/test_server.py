@@ -283,7 +283,7 @@ def test_a_server_that_nobody_asks_ends(make_place: Callable[..., LivingProject]
     place = make_place(settings=SETTINGS + "idle_shutdown_minutes = 0.01\n")
     record = place.start()
     eventually(lambda: is_gone(record))
-    assert "nobody asked for anything" in (place.folder / ".annai" / "server.log").read_text()
+    assert "there was no request" in (place.folder / ".annai" / "server.log").read_text()
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
@@ -300,7 +300,9 @@ def test_a_signal_ends_a_server_in_order(place: LivingProject, sent: signal.Sign
 
 def test_a_second_server_in_the_foreground_is_refused(place: LivingProject) -> None:
     record = place.start()
-    assert f"A server runs already at {record.url}" in place.annai("server", "start", "--foreground", code=1).stderr
+    assert (
+        f"A server is already running at {record.url}" in place.annai("server", "start", "--foreground", code=1).stderr
+    )
 
 
 def test_a_server_that_does_not_listen_is_ended_by_force(place: LivingProject, monkeypatch: pytest.MonkeyPatch) -> None:

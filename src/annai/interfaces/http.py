@@ -177,9 +177,9 @@ class _Gatekeeper:
             )
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
-            return _rejection(403, "Other web pages may not call this server.")
+            return _rejection(403, "Web pages from other origins may not call this server.")
         if self._token and path != "/health" and not self._is_allowed(headers.get("authorization", "")):
-            rejection = _rejection(401, "This server asks for its token: send Authorization: Bearer TOKEN.")
+            rejection = _rejection(401, "This server needs its token: send Authorization: Bearer TOKEN.")
             rejection.headers["www-authenticate"] = "Bearer"
             return rejection
         return _too_large() if _length(headers) > MAX_BODY_BYTES else None

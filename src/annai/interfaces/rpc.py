@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 from annai.config import Config
 from annai.errors import AnnaiError, QueryError, ServerError
-from annai.interfaces.render import answer_json, document_json, place_json
+from annai.interfaces.render import answer_json, document_json, selection_json
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Duration, Operation, Project
 from annai.serving.wire import from_json, plain
 from annai.types import Content, Mode, ServerStatus, Sort
@@ -145,7 +145,7 @@ class Service:
 
     def get_section(self, id: str) -> object:  # noqa: A002 - the name that a hit has for it
         """A section with its text, the section around it and those inside it."""
-        return place_json(self._project.locate(id))
+        return selection_json(self._project.locate(id))
 
     def enable_collection(self, name: str) -> object:
         """Include it in searches."""
@@ -176,7 +176,7 @@ class Service:
     def shutdown(self, secret: str) -> object:
         """Stop the server; only a process that can read the pid file knows the secret."""
         if not self._secret or not hmac.compare_digest(secret.encode(errors="replace"), self._secret.encode()):
-            raise ServerError("Only `annai server stop` ends this server.")
+            raise ServerError("This server can only be stopped with `annai server stop`.")
         self._stop()
         return None
 

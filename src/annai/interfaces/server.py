@@ -188,9 +188,9 @@ def _only_server(config: Config) -> Iterator[None]:
     """Be the project's only server."""
     lock = IndexLock(daemon.state_folder(config) / daemon.LOCK_FILE)
     deadline = time.monotonic() + STARTING_SECONDS
-    while not lock.hold():
+    while not lock.acquire():
         if record := pidfile.running(config):
-            raise ServerError(f"A server runs already at {record.url} (pid {record.pid}).")
+            raise ServerError(f"A server is already running at {record.url} (pid {record.pid}).")
         if time.monotonic() > deadline:
             raise ServerError("Another server of this project is starting or ending; try again in a while.")
         time.sleep(daemon.POLL_SECONDS)
@@ -211,11 +211,11 @@ def _listen(config: Config, port: int | None, tell: Callable[[str], None]) -> so
     except OSError as error:
         if is_named or isinstance(error, socket.gaierror):
             raise ServerError(
-                f"The server cannot listen at {host}, port {wanted} ({error.strerror}); "
+                f"The server cannot listen on {host}, port {wanted} ({error.strerror}); "
                 "choose another port with --port N, or a free one with --port auto."
             ) from error
     listener = _bind(host, 0)
-    tell(f"Port {wanted} is taken; a free one is used instead.")
+    tell(f"Port {wanted} is taken, so a free one is used.")
     return listener
 
 

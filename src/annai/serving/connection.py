@@ -77,7 +77,7 @@ class Connection:
         if not isinstance(answer, dict):
             raise ServerError(f"What answers at {self.url} is no annai server (HTTP {status}).")
         if status == http.HTTPStatus.UNAUTHORIZED:
-            raise ServerError(f"The server at {self.url} asks for its token: write it as server.token in annai.toml.")
+            raise ServerError(f"The server at {self.url} needs a token; set server.token in annai.toml.")
         if status != http.HTTPStatus.OK:
             raise ServerError(f"The server at {self.url} refused the call: {answer.get('error', status)}")
         if "error" in answer:
@@ -150,6 +150,6 @@ class Connection:
 
     def _other_version(self, reason: str) -> ServerError:
         return ServerError(
-            f"The server at {self.url} is not of this annai's version, {__version__} ({reason.rstrip('.')}); "
+            f"The server at {self.url} runs another version than this annai, {__version__} ({reason.rstrip('.')}); "
             "`annai server restart` starts the right one."
         )

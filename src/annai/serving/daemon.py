@@ -47,7 +47,7 @@ def state_folder(config: Config) -> Path:
         if not (folder / ".gitignore").exists():
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
-        raise ServerError(f"A server needs the folder {folder}, which cannot be written: {error.strerror}.") from error
+        raise ServerError(f"The server cannot write to its folder {folder}: {error.strerror}.") from error
     return folder
 
 

@@ -94,7 +94,7 @@ def read_token(config: Config) -> str:
     """The token of the project's server; empty if it needs none."""
     token = config.server.token or _read_private(config.state_folder / TOKEN_FILE)
     if not (token.isascii() and token.isprintable()):
-        raise ConfigError("server.token must be made of ASCII characters; choose another.")
+        raise ConfigError("server.token must be printable ASCII; choose another.")
     return token
 
 

@@ -65,5 +65,5 @@ def _cut(text: str, lines: str) -> str:
     last = int(match[3]) if match[3] else (None if match[2] else first)
     every = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", text)
     if first < 1 or (last is not None and last < first) or first > max(len(every), 1):
-        raise QueryError(f"There are no lines {lines} in this document; it has {len(every)} lines.")
+        raise QueryError(f"There are no lines {lines} in this document; it ends at line {len(every)}.")
     return "".join(every[first - 1 : last])

@@ -13,11 +13,10 @@ from annai.embedders.base import Embedder, Vectors, load_embedder
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import print_table, size
-from annai.models.known import MODELS, KnownModel, known_model
-from annai.models.weights import fetched_weights, is_installed
+from annai.models.catalog import KEY_VARIABLES, MODELS, KnownModel, known_model
+from annai.models.extras import EXTRAS, is_installed
+from annai.models.weights import downloaded_weights
 from annai.settings import Embedding
-
-KEYS = {"gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "openai": ("OPENAI_API_KEY",)}
 
 PAIRS = (
     ("How do I reset my password?", "Open the account page and choose “forgot password” to set a new one."),
@@ -82,7 +81,7 @@ def show(config: Config, name: str, form: str | None) -> None:
     click.echo(f"\nIn annai.toml:\n\n[embedding]\nprovider = {json.dumps(settings.provider)}")
     if settings.model:
         click.echo(f"model = {json.dumps(settings.model, ensure_ascii=False)}")
-    if known and known.own_code:
+    if known and known.has_remote_code:
         click.echo("trust_remote_code = true  # it runs its own code: read that first")
 
 
@@ -155,7 +154,7 @@ def _bundled() -> KnownModel:
 
 
 def _described(model: KnownModel) -> dict[str, object]:
-    smaller = " or less" if model.cuts == (0,) else "".join(f", {each}" for each in model.cuts)
+    smaller = " or less" if model.can_truncate_anywhere else "".join(f", {each}" for each in model.truncations)
     return {
         "name": model.name,
         "provider": model.provider,
@@ -169,11 +168,10 @@ def _described(model: KnownModel) -> dict[str, object]:
 
 def _installed(model: KnownModel) -> str:
     if not is_installed(model.provider):
-        extra = "local" if model.provider == "sentence-transformers" else model.provider
-        return f"no: pip install 'annai[{extra}]'"
-    if model.provider in KEYS:
-        return "yes" if secret(*KEYS[model.provider]) else f"no key: {KEYS[model.provider][0]}"
-    if model.provider == "sentence-transformers" and fetched_weights(model.name) is None:
+        return f"no: pip install 'annai[{EXTRAS[model.provider][0]}]'"
+    if variables := KEY_VARIABLES.get(model.provider):
+        return "yes" if secret(*variables) else f"no key: {variables[0]}"
+    if model.provider == "sentence-transformers" and downloaded_weights(model.name) is None:
         return "not fetched"
     return "yes"
 

@@ -6,19 +6,19 @@ from annai.config import Config
 from annai.interfaces.cli.options import confirm_large_index, progress_bar, project_command, warn_if_stale
 from annai.interfaces.render import SEARCH_FORMATS, render_answer
 from annai.opening import open_project
-from annai.searching.query import DEEPEST, MOST_RESULTS, make_query
+from annai.searching.query import MAX_DEPTH, MAX_RESULTS, make_query
 from annai.types import Content, Mode, Sort
 from annai.values import choices
 
 
 @click.command()
 @click.argument("query")
-@click.option("-n", "--limit", type=click.IntRange(1, MOST_RESULTS), help="Number of results (search.limit: 5).")
+@click.option("-n", "--limit", type=click.IntRange(1, MAX_RESULTS), help="Number of results (search.limit: 5).")
 @click.option("-c", "--collection", "collections", multiple=True, help="Search only this collection; repeatable.")
 @click.option(
     "--depth",
     "depths",
-    type=click.IntRange(0, DEEPEST),
+    type=click.IntRange(0, MAX_DEPTH),
     multiple=True,
     help="Return sections of this depth; repeatable.",
 )

@@ -4,7 +4,7 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import project_command
-from annai.interfaces.setup.programs import PROGRAMS, register, write
+from annai.interfaces.setup.programs import PROGRAMS, apply_edit, plan_edit
 
 
 @click.command()
@@ -18,14 +18,14 @@ def command(config: Config, client: str, only_print: bool) -> None:
     same, and a backup is made before it changes.
     """
     program = PROGRAMS[client]
-    registration = register(config, program)
+    edit = plan_edit(config, program)
     if only_print:
-        click.echo(f"{registration.file}:", err=True)
-        click.echo(registration.snippet, nl=False)
+        click.echo(f"{edit.file}:", err=True)
+        click.echo(edit.snippet, nl=False)
         return
-    if not registration.is_new:
-        click.echo(f"{registration.file} already has this entry.")
+    if not edit.is_needed:
+        click.echo(f"{edit.file} already has this entry.")
         return
-    backup = write(registration)
-    click.echo(f"Wrote {registration.file}" + (f"; the old version is in {backup.name}." if backup else "."))
+    backup = apply_edit(edit)
+    click.echo(f"Wrote {edit.file}" + (f"; the old version is in {backup.name}." if backup else "."))
     click.echo(program.next_step)

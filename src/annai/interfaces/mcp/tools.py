@@ -8,13 +8,13 @@ from typing import Any
 from annai.config import Config
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.arguments import Argument, check_arguments
-from annai.interfaces.mcp.documents import read_document
+from annai.interfaces.mcp.documents import document_result
 from annai.interfaces.mcp.indexing import Indexing, Report, searched_names
 from annai.interfaces.mcp.reports import collections_result, import_result, problem_lines, status_result
-from annai.interfaces.mcp.results import ToolResult, answer_result, no_results
+from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result
 from annai.interfaces.render import correction_lines
 from annai.project import Project
-from annai.searching.query import DEEPEST, LONGEST_NAME, LONGEST_QUERY, make_query
+from annai.searching.query import MAX_DEPTH, MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS, make_query
 from annai.types import Collection, Mode, Query
 from annai.values import choices
 
@@ -87,7 +87,9 @@ class Tools:
     def _search_arguments(self) -> tuple[Argument, ...]:
         settings = self._config.search
         return (
-            Argument("query", "string", "A question or some words.", required=True, minimum=1, maximum=LONGEST_QUERY),
+            Argument(
+                "query", "string", "A question or some words.", required=True, minimum=1, maximum=MAX_QUERY_CHARACTERS
+            ),
             Argument(
                 "limit",
                 "integer",
@@ -102,13 +104,13 @@ class Tools:
                 "Return sections of this depth: 0 whole documents, 1 to 3 what stands under a heading of that level; "
                 "default: the smallest section around each match.",
                 minimum=0,
-                maximum=DEEPEST,
+                maximum=MAX_DEPTH,
             ),
             Argument(
                 "path",
                 "string",
                 "Only documents under this folder, or this file, such as `guide/` or `guide/setup.md`.",
-                maximum=LONGEST_NAME,
+                maximum=MAX_PATH_CHARACTERS,
             ),
             Argument(
                 "mode",
@@ -126,7 +128,7 @@ class Tools:
             "A document's path as a search shows it (`guide/setup.md`), or a section's id (`docs:guide/setup.md#1.2`).",
             required=True,
             minimum=1,
-            maximum=LONGEST_NAME,
+            maximum=MAX_PATH_CHARACTERS,
         )
         part = Argument(
             "part",
@@ -204,7 +206,7 @@ class Tools:
             return ToolResult({"query": query.text, "total": 0, "results": [], "notes": notes}, "\n".join(notes))
         if not answer.results:
             reasons = await self._indexing.use(lambda project: _reasons_for_nothing(project, query))
-            return no_results(query, reasons, [*correction_lines(answer), *notes])
+            return empty_result(query, reasons, [*correction_lines(answer), *notes])
         return answer_result(answer, self._config.search.max_tokens, notes)
 
     async def _get_document(self, arguments: dict[str, Any], report: Report) -> ToolResult:
@@ -212,7 +214,7 @@ class Tools:
             raise QueryError("Lines are lines of the text: leave out part `children`, or start_line and end_line.")
         await self._indexing.refresh((), report)
         tokens = self._config.search.max_tokens
-        return await self._indexing.use(lambda project: read_document(project, tokens, **arguments))
+        return await self._indexing.use(lambda project: document_result(project, tokens, **arguments))
 
     async def _list_collections(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
         return collections_result((await self._indexing.use(lambda project: project.status())).collections)
