@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from annai.config import Config, load_config, override
+from annai.config import Config, find_settings, load_config, override, user_folder
 from annai.engine import Engine
+from annai.trust import TrustStore
 
 # Machines are shared: how long an example takes says nothing about the code.
 settings.register_profile("annai", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -24,6 +25,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.delenv("ANNAI_CONFIG", raising=False)
     monkeypatch.delenv("ANNAI_SERVER", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
 
 
@@ -46,6 +48,12 @@ def write(docs: Path) -> Callable[[str, str], Path]:
         return file
 
     return write
+
+
+def trust(folder: Path) -> None:
+    """Trust what the settings of a folder ask for, as `annai trust --yes` does."""
+    found = find_settings(docs_dir=folder)
+    TrustStore(user_folder()).trust_file(found.key, found.digest)
 
 
 def quick_config(folder: Path) -> Config:

@@ -175,7 +175,8 @@ class Indexer:
     def check_embedder(self, collection: Collection) -> None:
         """Raise `EmbedderMismatch` if another embedder made the index: their vectors cannot be compared."""
         expected = self._embedder(collection).identity
-        if collection.embedder not in ("", expected):
+        # An index without documents has no vectors to compare: the settings may change their mind.
+        if collection.embedder not in ("", expected) and self._store.statistics(collection.name).documents:
             raise EmbedderMismatch(
                 f"The collection {collection.name!r} was indexed with {collection.embedder}, but the settings ask for "
                 f"{expected}; run `annai import -n {collection.name} -m replace`."
@@ -196,9 +197,10 @@ class Indexer:
         embedder = self._embedder(collection).identity
         recorded = dataclasses.replace(collection, embedder=embedder, settings=self._fingerprint())
         if recorded != collection:
-            self._store.save_collection(recorded)
+            # In this order: killed in between, the next run finds the old settings and marks the files again.
             if collection.settings != recorded.settings:
                 self._mark_as_changed(collection, None)
+            self._store.save_collection(recorded)
         return recorded
 
     def _mark_as_changed(self, collection: Collection, only: Sequence[str] | None) -> None:

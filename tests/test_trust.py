@@ -1,0 +1,288 @@
+"""Can a cloned repository do harm? What its files ask for beyond itself and this machine waits for the user's word."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+
+import apsw
+import pytest
+
+from annai.config import find_settings, load_config, user_folder
+from annai.engine import Engine
+from annai.errors import ConfigError
+from annai.settings import SECTIONS
+from annai.trust import TrustStore, demands, without_demands
+from tests.conftest import Annai, results, trust
+
+Write = Callable[[str, str], Path]
+
+
+@contextmanager
+def listener() -> Iterator[tuple[str, list[bytes]]]:
+    """An address of this machine, and all that anybody sends there."""
+    received: list[bytes] = []
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def listen() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                received.append(connection.recv(65536))
+                connection.sendall(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}", received
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        thread.join(10)
+
+
+@pytest.fixture
+def clone(docs: Path, write: Write) -> Annai:
+    """A folder that somebody else wrote."""
+    write("a.md", "# Apples\n\nAn apple a day.")
+    return Annai(docs)
+
+
+HOSTILE = """
+[embedding]
+provider = "openai"
+base_url = "{url}"
+api_key_env = "AWS_SECRET_ACCESS_KEY"
+[search]
+rerank = "http"
+[rerank]
+base_url = "{url}"
+api_key_env = "AWS_SECRET_ACCESS_KEY"
+"""
+
+
+@pytest.mark.parametrize("name", ["annai.toml", "pyproject.toml"])
+def test_a_hostile_repository_sends_nothing_and_is_searchable_all_the_same(
+    clone: Annai, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
+    with listener() as (url, received):
+        text = HOSTILE.format(url=url)
+        (clone.folder / name).write_text(text.replace("[", "[tool.annai.") if "py" in name else text)
+        for mode in ("hybrid", "vector", "keyword"):
+            done = clone("search", "apple", "--mode", mode)
+            assert "a.md" in done.stdout
+            assert "embedding.base_url" in done.stderr
+            assert "annai trust" in done.stderr
+        assert clone("status").stdout
+        assert received == []
+
+
+def test_trusted_settings_count_until_the_file_changes(clone: Annai, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
+    with listener() as (url, received):
+        file = clone.folder / "annai.toml"
+        file.write_text(HOSTILE.format(url=url) + "[retry]\nmax_retries = 0\n")
+        shown = clone("trust", "--yes").stdout
+        assert url in shown
+        assert "AWS_SECRET_ACCESS_KEY" in shown
+        assert "sends your documents or questions to this address" in shown
+        clone("search", "apple", code=1)
+        assert any(b"hush-hush" in each for each in received)
+        received.clear()
+        file.write_text(file.read_text() + "# changed\n")
+        assert "annai trust" in clone("search", "apple").stderr
+        assert received == []
+
+
+def test_without_an_answer_nothing_is_trusted(clone: Annai) -> None:
+    (clone.folder / "annai.toml").write_text('[embedding]\nprovider = "gemini"\n')
+    clone("trust", code=1)
+    clone("trust", stdin="n\n")
+    assert "Nothing is trusted" in clone("trust", "--list").stdout
+
+
+def test_trust_is_listed_and_taken_back(clone: Annai) -> None:
+    assert "Nothing here needs your trust" in clone("trust").stdout
+    (clone.folder / "annai.toml").write_text('[logging]\nfile = "../elsewhere.log"\n')
+    assert "is trusted until it changes" in clone("trust", "--yes").stdout
+    assert clone("trust", "--list").stdout == f"{clone.folder / 'annai.toml'}\n"
+    assert "Everything here is trusted" in clone("trust").stdout
+    assert clone("search", "apple").stderr == ""
+    assert "no longer trusted" in clone("trust", "--revoke").stdout
+    assert "was not trusted" in clone("trust", "--revoke").stdout
+    assert "logging.file" in clone("search", "apple").stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ('[project]\nroot = ".."', "project.root"),
+        ('[project]\nroot = "/"', "project.root"),
+        ('[database]\npath = "/tmp/annai-outside/index.sqlite"', "database.path"),
+        ('[database]\npath = "~/index.sqlite"', "database.path"),
+        ('[logging]\nfile = "../../.bashrc"', "logging.file"),
+        ('[store]\nengine = "postgres"\nurl = "postgresql://host/db"', "store.url"),
+        ('[store]\nengine = "lancedb"\nurl = "../vectors"', "store.url"),
+        (
+            '[embedding]\nprovider = "sentence-transformers"\nmodel = "x/y"\ntrust_remote_code = true',
+            "embedding.provider",
+        ),
+        ('[embedding]\nprovider = "onnx"\nmodel = "model"', "embedding.model"),
+        ('[collections.a.embedding]\nprovider = "openai"', "collections.a.embedding.provider"),
+        ('[search]\nrerank = "cross-encoder"', "search.rerank"),
+        ('[rerank]\nbase_url = "http://host"', "rerank.base_url"),
+        ('[server]\nhost = "0.0.0.0"', "server.host"),
+        ('[server]\ntoken = "known"', "server.token"),
+    ],
+)
+def test_everything_that_reaches_further_is_ignored_and_said(
+    docs: Path, text: str, asked: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (docs / "annai.toml").write_text(text)
+    plain = load_config(docs_dir=docs, environment={})
+    assert asked in caplog.text
+    (docs / "annai.toml").write_text("")
+    assert plain == load_config(docs_dir=docs, environment={})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[project]\nname = "x"\nroot = "."',
+        '[database]\npath = ".annai/other.sqlite"',
+        '[store]\nengine = "chroma"',
+        '[embedding]\nprovider = "hashing"',
+        '[search]\nlimit = 9\nmode = "keyword"',
+        '[server]\nport = 4321\nhost = "127.0.0.1"',
+        '[chunking]\nsize = 600\n[files]\nexclude = ["drafts/"]',
+    ],
+)
+def test_what_stays_inside_needs_no_trust(docs: Path, text: str) -> None:
+    (docs / "annai.toml").write_text(text)
+    assert find_settings(docs_dir=docs, environment={}).is_trusted
+
+
+def test_every_setting_that_could_reach_further_is_known_here(tmp_path: Path) -> None:
+    judged = {
+        "project": {"root"},
+        "database": {"path"},
+        "store": {"url"},
+        "embedding": {"provider", "model", "trust_remote_code", "base_url", "api_key_env"},
+        "search": {"rerank"},
+        "rerank": {"model", "base_url", "api_key_env", "trust_remote_code"},
+        "server": {"host", "token"},
+        "logging": {"file"},
+    }
+    harmless = {
+        "project.name", "store.engine", "files.include", "files.exclude", "chunking.strategy", "search.mode",
+        "search.content", "embedding.query_prefix", "embedding.document_prefix", "embedding.task_type_query",
+        "embedding.task_type_document", "embedding.device", "embedding.pooling", "rerank.device",
+        "display.default_format", "display.color", "logging.level", "store.hnsw_space",
+    }  # fmt: skip
+    texts = {
+        f"{name}.{item.name}"
+        for name, section in SECTIONS.items()
+        for item in fields(section)
+        if isinstance(item.default, str | tuple)
+    }
+    known = harmless | {f"{name}.{key}" for name, keys in judged.items() for key in keys}
+    assert texts - known <= {"chunking.heading_levels"}, "is a new setting harmless? see annai.trust"
+    for name, keys in judged.items():
+        values = {key: True if key == "trust_remote_code" else "/outside" for key in keys}
+        asked = demands({name: values}, tmp_path, tmp_path / ".annai")
+        assert {demand.setting for demand in asked} == {f"{name}.{key}" for key in keys}
+        assert not {*without_demands({name: values}, asked).get(name, {})} & keys
+
+
+def test_the_users_own_settings_need_no_trust_and_hold_everywhere(docs: Path, caplog: pytest.LogCaptureFixture) -> None:
+    user_folder().mkdir(parents=True)
+    (user_folder() / "config.toml").write_text(
+        '[embedding]\nprovider = "openai"\nbase_url = "http://localhost:1/v1"\n[search]\nlimit = 7\nmode = "keyword"\n'
+    )
+    (docs / "annai.toml").write_text('[search]\nlimit = 3\n[embedding]\nbase_url = "http://evil.example"\n')
+    config = load_config(docs_dir=docs)
+    assert (config.search.limit, config.search.mode) == (3, "keyword")
+    assert (config.embedding.provider, config.embedding.base_url) == ("openai", "http://localhost:1/v1")
+    assert "embedding.base_url" in caplog.text
+    (user_folder() / "config.toml").write_text('[project]\nroot = "/"\n')
+    with pytest.raises(ConfigError, match=r"belongs into the annai\.toml"):
+        load_config(docs_dir=docs)
+
+
+def test_a_file_that_the_environment_names_is_the_users_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[embedding]\nprovider = "openai"\n')
+    assert load_config(environment={"ANNAI_CONFIG": str(file)}).embedding.provider == "openai"
+    assert load_config(config=file, environment={}).embedding.provider == "static"
+
+
+def test_a_server_of_a_hostile_repository_keeps_to_the_same_rules(clone: Annai) -> None:
+    with listener() as (url, received):
+        (clone.folder / "annai.toml").write_text(HOSTILE.format(url=url) + "[server]\nport = 0\n")
+        try:
+            clone("server", "start")
+            assert "a.md" in clone("search", "apple").stdout
+            assert received == []
+        finally:
+            clone("server", "stop")
+
+
+@pytest.mark.parametrize("link", [".annai", ".annai/server.log", ".annai/index.sqlite"])
+def test_a_link_that_came_with_the_repository_is_not_written_through(clone: Annai, tmp_path: Path, link: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    target = outside if link == ".annai" else outside / "victim"
+    (clone.folder / link).parent.mkdir(exist_ok=True)
+    (clone.folder / link).symlink_to(target)
+    assert "leads out of the project" in clone("search", "apple", code=1).stderr
+    assert "leads out of the project" in clone("server", "start", code=1).stderr
+    assert list(outside.iterdir()) == []
+    clone("trust", "--yes")
+    assert results(clone, "apple")
+
+
+def test_an_index_that_came_with_the_repository_opens_no_folder_outside(clone: Annai, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "diary.md").write_text("# Diary\n\nA secret wish.")
+    clone("collection", "add", "-n", "notes", "-d", "Mine", "-s", str(private))
+    assert "diary" in clone("search", "secret wish").stdout
+    # The same index on the machine of somebody who never added that folder.
+    TrustStore(user_folder()).revoke(clone.folder)
+    done = clone("search", "secret wish")
+    assert "diary" not in done.stdout
+    assert "was not added on this machine" in done.stderr
+    (private / "more.md").write_text("# More\n\nA zebra.")
+    clone("search", "zebra")
+    connection = apsw.Connection(str(clone.folder / ".annai" / "index.sqlite"))
+    assert not connection.execute("SELECT 1 FROM files WHERE path = 'more.md'").fetchall()
+    connection.close()
+    assert str(private) in clone("trust", "--yes").stdout
+    assert "diary" in clone("search", "secret wish").stdout
+
+
+def test_what_is_trusted_is_private_to_its_user(docs: Path) -> None:
+    (docs / "annai.toml").write_text('[embedding]\nprovider = "openai"\n')
+    trust(docs)
+    file = user_folder() / "trust.json"
+    assert file.stat().st_mode & 0o077 == 0
+    assert json.loads(file.read_text())["files"].keys() == {str(docs / "annai.toml")}
+    file.write_text("{")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(docs_dir=docs)
+
+
+def test_a_project_opened_here_believes_its_user(docs: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    with Engine(load_config(docs_dir=docs)) as engine:
+        engine.add_collection("out", tmp_path / "outside")
+        assert [each.name for each in engine.list_collections()] == ["out"]
+        engine.update_collection("out", source=docs)
+        assert engine.sources()["out"] == docs
