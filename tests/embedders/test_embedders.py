@@ -21,7 +21,7 @@ from annai.errors import ConfigError, EmbedderError, EmbedderMismatch
 from annai.models.catalog import MODELS, known_model
 from annai.models.unloading import LOW_MEMORY_IDLE_SECONDS, AutoUnloaded
 from annai.models.vectors import folder_name
-from annai.settings import Embedding, Model
+from annai.settings import Embedding, Model, Pooling
 from annai.types import Query, Where
 from tests import service as services
 from tests import tiny
@@ -176,12 +176,13 @@ def test_the_name_of_a_models_folder_depends_on_its_contents_and_not_on_its_path
 
 
 def test_onnx_pools_as_the_settings_say_and_ignores_padding(folders: dict[str, Path]) -> None:
-    def embed(pooling: str, texts: list[str]) -> Vectors:
+    def embed(pooling: Pooling, texts: list[str]) -> Vectors:
         settings = Embedding(provider="onnx", model=str(folders["onnx"]), pooling=pooling)
         return load_embedder(settings).embed_documents(texts)
 
     texts = ["w1", "w2 w3 w4 w5"]
-    for pooling in ("mean", "cls", "last"):
+    ways: tuple[Pooling, ...] = ("mean", "cls", "last")
+    for pooling in ways:
         assert embed(pooling, texts)[0] == pytest.approx(embed(pooling, texts[:1])[0], abs=1e-5)
     # This model encodes each token alone: every text begins and ends with the same vector.
     assert embed("cls", texts)[0] == pytest.approx(embed("cls", texts)[1], abs=1e-5)
@@ -392,7 +393,7 @@ def test_collections_with_models_of_their_own_are_searched_together(tmp_path: Pa
         )
         with Engine(load_config(docs_dir=tmp_path)) as engine:
             for name in ("one", "two"):
-                engine.add_collection(name, name, tmp_path / name)
+                engine.add_collection(name, tmp_path / name, name)
             engine.refresh()
             known = {each.name: each.embedder for each in engine.list_collections()}
             assert known["one"].startswith("hashing")

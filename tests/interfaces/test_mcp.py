@@ -89,7 +89,7 @@ def test_where_something_is_missing_the_answer_says_what_to_do(agent: Agent) -> 
     assert f"did you mean {SETUP}" in agent.failure("get_document", path="enginering/環境構築.md")
     assert "#1.2" in agent.failure("get_document", path=f"{SETUP}#7.7")
     assert "has 1 page" in agent.failure("get_document", path=HOLIDAYS, page=3)
-    assert "nothing around it" in agent.failure("get_document", path=HOLIDAYS, part="parent")
+    assert "it has no parent" in agent.failure("get_document", path=HOLIDAYS, part="parent")
     empty = agent.call("search", query="zyxwv", mode="keyword", path="enginering")
     assert not empty.is_error
     assert "did you mean engineering" in text(empty)
@@ -106,10 +106,10 @@ def test_where_something_is_missing_the_answer_says_what_to_do(agent: Agent) -> 
         ("search", {"query": 5}, "query must be a string, not 5"),
         ("search", {"query": "x", "limit": 0}, "limit must be between 1 and 50, not 0"),
         ("search", {"query": "x", "limit": "many"}, "limit must be a whole number, not 'many'"),
-        ("search", {"query": "x", "depth": 4}, "depth must be at most 3"),
+        ("search", {"query": "x", "depth": 4}, "depth must be between 0 and 3, not 4"),
         ("search", {"query": "x", "mode": "fast"}, "mode must be one of hybrid, vector, keyword"),
         ("search", {"query": "x", "pathh": "a"}, "did you mean 'path'?"),
-        ("search", {"query": "x" * 1_000_000}, "query must be at most 10,000 characters, not 1,000,000"),
+        ("search", {"query": "x" * 1_000_000}, "query must be between 1 and 10,000 characters, not 1,000,000"),
         ("search", {"x" * 1_000_000: 1, "query": "x"}, "search has no argument 'xxx"),
         ("get_document", {"path": HOLIDAYS, "part": "all"}, "part must be one of"),
         ("get_document", {"path": "../../etc/passwd"}, "There is no document"),
@@ -212,7 +212,7 @@ def test_instructions_name_the_collections_within_a_kilobyte(tmp_path: Path) -> 
     with Engine(load_config(docs_dir=tmp_path)) as engine:
         for number in range(12):
             (tmp_path / f"c{number:02}").mkdir()
-            engine.add_collection(f"c{number:02}", "日本語の長い説明。" * 40, tmp_path / f"c{number:02}")
+            engine.add_collection(f"c{number:02}", tmp_path / f"c{number:02}", "日本語の長い説明。" * 40)
     with connected(tmp_path) as agent:
         said = agent.client.instructions or ""
         assert len(said.encode()) <= 1000

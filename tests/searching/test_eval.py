@@ -61,8 +61,8 @@ def test_a_judgement_names_a_file_however_its_path_is_written(fruit: Annai, writ
 def test_a_table_shows_the_measures_the_time_and_the_worst(fruit: Annai) -> None:
     shown = evaluated(fruit)
     assert "nDCG@10" in shown
-    assert "ms a question" in shown
-    worst = shown.split("The worst:")[1]
+    assert "ms per question" in shown
+    worst = shown.split("Worst questions:")[1]
     assert "about the plum" in worst
     assert "about the pear" not in worst
 
@@ -138,5 +138,5 @@ def test_the_measures_are_those_of_the_judge(found: list[str], relevant: dict[st
     assert spec.loader
     judge = module_from_spec(spec)
     spec.loader.exec_module(judge)
-    (measured,) = evaluate(search, [Question("1", "text")], {"1": relevant}, "hybrid").outcomes
+    (measured,) = evaluate(search, [Question("1", "text")], {"1": relevant}, "hybrid").results
     assert (measured.ndcg, measured.recall, measured.mrr) == pytest.approx(judge.measures(found, relevant))

@@ -148,8 +148,8 @@ def test_a_small_collection_is_not_drowned_by_a_large_one(tmp_path: Path) -> Non
             (folder / f"{number}.md").write_text(f"# Page {number}\n\nThe server and its settings. {FILLER}")
     (small / "0.md").write_text(f"# Certificates\n\nHow to renew the certificate of the server. {FILLER}")
     with Engine(settings(tmp_path)) as engine:
-        engine.add_collection("large", "", large)
-        engine.add_collection("small", "", small)
+        engine.add_collection("large", large, "")
+        engine.add_collection("small", small, "")
         assert found(engine, "renew the server's certificate")[0].collection == "small"
 
 

@@ -174,8 +174,8 @@ class SentenceTransformersEmbedder(Embedder):
             raise _unloadable(self._name, error) from error
         if not hasattr(encoder, "encode_query") or not hasattr(encoder, "encode_document"):
             raise ModelUnavailable(
-                f"The model {self._name!r} has code of its own, but no methods encode_query and encode_document, so "
-                "annai cannot use it. Choose another model."
+                f"The model {self._name!r} comes with its own code, but without the methods encode_query and "
+                "encode_document, so annai cannot use it. Choose another model."
             )
         own_limit = getattr(encoder.config, "max_position_embeddings", None)
         self.max_text_length = self._max_tokens(own_limit) - REMOTE_CODE_PREFIX_TOKENS

@@ -36,7 +36,7 @@ class Reranker(ABC):
     def rerank(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:
         """Score texts. Raises `RerankerError` if that fails or takes longer than `seconds`."""
         if not self._busy.acquire(blocking=False):
-            raise RerankerError("the reranker is still busy with an earlier question")
+            raise RerankerError("the reranker is still busy with an earlier query")
         scores: list[float] = []
         failures: list[Exception] = []
         done, given_up = threading.Event(), threading.Event()

@@ -123,7 +123,7 @@ def migrate(source: Engine, target: Store, *, progress: Progress | None = None) 
             here, there = (checksum(store) for store in (source.store, target))
             if here != there:
                 raise StoreError(
-                    "The copy is not what the original is, so it was deleted; run `annai store check --repair`, then "
+                    "The copy differs from the original, so it was deleted; run `annai store check --repair`, then "
                     "try again."
                 )
         except BaseException:

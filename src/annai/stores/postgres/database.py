@@ -182,8 +182,8 @@ class PostgresDatabase:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         except errors.InsufficientPrivilege as error:
             raise StoreError(
-                f"The database at {self._server} lacks the extension pgvector, and the user of store.url may not create "
-                "it; let a superuser run `CREATE EXTENSION vector` in this database."
+                f"The database at {self._server} lacks the extension pgvector, and the user of store.url may not "
+                "create it; let a superuser run `CREATE EXTENSION vector` in this database."
             ) from error
 
     @staticmethod
@@ -229,8 +229,8 @@ class PostgresDatabase:
             text = _first_line(error)
             if any(word in text for word in _CANNOT_GROW):
                 raise StoreFull(
-                    f"The PostgreSQL at {self._server} cannot write more ({text}); see that its disk and its quota have "
-                    "space, and run the command again."
+                    f"The PostgreSQL at {self._server} cannot write more ({text}); see that its disk and its quota "
+                    "have space, and run the command again."
                 ) from error
             raise StoreError(f"The PostgreSQL at {self._server} refused: {text}.") from error
 
