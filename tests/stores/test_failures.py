@@ -19,8 +19,8 @@ from annai.config import load_config, override
 from annai.engine import Engine
 from annai.errors import StoreError
 from annai.serving.client import Client
-from annai.stores import postgres_graphs
 from annai.stores.base import without_secrets
+from annai.stores.postgres import graphs
 from annai.stores.postgres.store import PostgresStore
 from annai.types import Collection, Query
 from tests.conftest import Annai
@@ -226,7 +226,7 @@ def test_a_full_disk_stops_postgres_and_loses_nothing(
 def test_a_graph_is_built_by_one_process_where_several_have_no_memory_to_share(
     cluster: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_graphs, "INDEX_FROM", 100)
+    monkeypatch.setattr(graphs, "INDEX_FROM", 100)
     cluster.administer(f"ALTER DATABASE {database} SET min_parallel_table_scan_size = 0")
     # Shared memory is a file here, as it is in containers that allow little of it.
     with files_at_most(MIB):

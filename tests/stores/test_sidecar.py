@@ -13,8 +13,9 @@ import pytest
 from annai.config import Config
 from annai.errors import StoreError
 from annai.settings import StoreSettings
-from annai.stores import beside, lancedb
 from annai.stores.base import load_store
+from annai.stores.sidecar import lancedb
+from annai.stores.sidecar import store as sidecar
 from annai.stores.sidecar.chroma import ChromaNeighbours
 from annai.stores.sidecar.lancedb import LanceNeighbours
 from annai.stores.sidecar.store import SidecarStore
@@ -51,7 +52,7 @@ def test_what_the_engine_took_in_before_a_crash_is_never_returned(store: Sidecar
 
 
 def test_an_abandoned_write_is_swept_up_by_a_later_one(store: SidecarStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "ABANDONED_SECONDS", -1.0)
+    monkeypatch.setattr(sidecar, "ABANDONED_SECONDS", -1.0)
     lost = [indexed("b.md", "banana", parts=3)]
     store._hand_over(1, lost, store._reserve(lost))
     assert len(store._neighbours.keys()) == 3
@@ -69,7 +70,7 @@ def test_what_was_replaced_goes_when_no_search_can_still_need_it(
     assert len(nearest_paths(store, 1, limit=20)) == 3
     store.vacuum()
     assert len(store._neighbours.keys()) == 3
-    monkeypatch.setattr(beside, "GRACE_SECONDS", -1.0)
+    monkeypatch.setattr(sidecar, "GRACE_SECONDS", -1.0)
     store.write("a", removed=["a.md"])
     store.write("a", [indexed("c.md", "cherry")])
     assert len(store._neighbours.keys()) == 2
@@ -94,7 +95,7 @@ def test_a_write_that_the_engine_refuses_changes_nothing(store: SidecarStore, mo
 def test_a_narrow_restriction_finds_all_that_it_lets_through(
     store: SidecarStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "BRUTE_FORCE_UP_TO", 0)
+    monkeypatch.setattr(sidecar, "BRUTE_FORCE_UP_TO", 0)
     store.write("a", [indexed(f"{number}/it's.md", seed=number * 50, parts=40) for number in range(30)])
     store.save_collection(Collection("b", Path("/b")))
     store.write("b", [indexed("7/x.md", seed=7777)])
