@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annai.errors import StoreError
-from annai.stores.base import IndexedDocument, Keywords, RequestResult, Store
+from annai.stores.base import IndexedDocument, RequestResult, Store
 from annai.stores.memory import MemoryStore
 from annai.text.fields import FieldWeights
+from annai.text.keywords import Keywords
 from annai.text.tokens import query_words, words
 from annai.types import Collection, Document, FileState, Problem, Section, Where
 from tests.engines import Opener, open_durable, open_store, postgres_folder, postgres_url, quick_folder

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from annai.config import Config
 from annai.errors import StoreError
 from annai.text.fields import FieldWeights
+from annai.text.keywords import Keywords
 from annai.text.tokens import is_cjk
 from annai.types import (
     Collection,
@@ -31,21 +32,6 @@ Vectors = NDArray[np.float32]
 
 BM25_K1 = 1.2
 BM25_B = 0.75
-
-
-@dataclass(frozen=True, slots=True)
-class Keywords:
-    """The words of one passage, separated by spaces, for each of its `Fields`."""
-
-    title: str
-    headings: str
-    path: str
-    body: str
-
-    @property
-    def length(self) -> int:
-        """How many words there are in all."""
-        return sum(len(field.split()) for field in (self.title, self.headings, self.path, self.body))
 
 
 @dataclass(frozen=True, slots=True)

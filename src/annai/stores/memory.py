@@ -17,7 +17,6 @@ from annai.stores.base import (
     BM25_K1,
     IndexedDocument,
     Inventory,
-    Keywords,
     Scored,
     Store,
     Vectors,
@@ -26,7 +25,8 @@ from annai.stores.base import (
     is_under,
 )
 from annai.stores.memory_requests import MemoryRequests
-from annai.text.fields import NAMES, FieldWeights
+from annai.text.fields import FIELD_NAMES, FieldWeights
+from annai.text.keywords import Keywords
 from annai.types import Collection, Document, FileState, Outline, Statistics, StoredSection, Where
 
 P = ParamSpec("P")
@@ -323,7 +323,7 @@ def _best(scored: list[Scored], limit: int) -> list[Scored]:
 
 def _weighted_counts(keywords: Keywords, fields: FieldWeights) -> dict[str, float]:
     counts: defaultdict[str, float] = defaultdict(float)
-    for name in NAMES:
+    for name in FIELD_NAMES:
         for word in getattr(keywords, name).split():
             counts[word] += getattr(fields, name)
     return counts

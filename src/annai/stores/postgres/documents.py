@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from annai.stores.base import IndexedDocument, Keywords
+from annai.stores.base import IndexedDocument
 from annai.stores.postgres.database import PostgresDatabase, escape
 from annai.stores.postgres.postings import write_postings
 from annai.stores.postgres.rows import (
@@ -17,6 +17,7 @@ from annai.stores.postgres.rows import (
     binary_vector,
     section_row,
 )
+from annai.text.keywords import Keywords
 from annai.types import FileState
 
 SLOTS = 16

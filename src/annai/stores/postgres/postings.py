@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.stores.base import BM25_B, BM25_K1, Keywords, inverse_document_frequency, is_beginning
+from annai.stores.base import BM25_B, BM25_K1, inverse_document_frequency, is_beginning
 from annai.stores.postgres.database import PostgresDatabase, escape
-from annai.text.fields import NAMES, FieldWeights
+from annai.text.fields import FIELD_NAMES, FieldWeights
+from annai.text.keywords import Keywords
 
 SEGMENTS_PER_LEVEL = 8
 
@@ -145,13 +146,13 @@ def score(
     """The keys of the passages that hold any of the words, ascending, with their shares of BM25."""
     lists = _lists(database, words)
     tombs = _Tombs(database.rows("SELECT first_section, section_count FROM annai_tombstones"))
-    weights = np.array([getattr(fields, name) for name in NAMES])
+    weights = np.array([getattr(fields, name) for name in FIELD_NAMES])
     average = max(totals.words / max(totals.passages, 1), 1)
     found: list[tuple[Keys, NDArray[np.float64]]] = []
     best_possible = 0.0
     for word, weight in words.items():
         entries = tombs.without(np.frombuffer(lists.get(word, b""), ENTRY))
-        keys, frequencies = keys_of(entries), np.stack([entries[name] for name in NAMES], axis=1) @ weights
+        keys, frequencies = keys_of(entries), np.stack([entries[name] for name in FIELD_NAMES], axis=1) @ weights
         damping = BM25_K1 * (1 - BM25_B + BM25_B * entries["length"] / average)
         if is_beginning(word):
             # A passage may hold several words that begin so.
@@ -246,9 +247,9 @@ def _sizes(database: PostgresDatabase, words: Sequence[str]) -> dict[str, int]:
 def _counts(keywords: Keywords) -> dict[str, bytearray]:
     """How often each word stands in each field, capped to fit a byte."""
     found: dict[str, bytearray] = {}
-    for place, name in enumerate(NAMES):
+    for place, name in enumerate(FIELD_NAMES):
         for word, count in Counter(getattr(keywords, name).split()).items():
-            found.setdefault(word, bytearray(len(NAMES)))[place] = min(count, 255)
+            found.setdefault(word, bytearray(len(FIELD_NAMES)))[place] = min(count, 255)
     return found
 
 

@@ -17,7 +17,6 @@ from annai.stores.base import (
     BM25_B,
     BM25_K1,
     Inventory,
-    Keywords,
     Scored,
     Store,
     best,
@@ -27,7 +26,8 @@ from annai.stores.base import (
 from annai.stores.sidecar.qdrant_points import Point, QdrantPoints
 from annai.stores.sidecar.store import WIDEN_FACTOR, SidecarStore
 from annai.stores.sqlite.store import CANDIDATES_PER_RESULT, FEWEST_CANDIDATES, prepare_folder
-from annai.text.fields import FIELD_WEIGHTS, NAMES, FieldWeights
+from annai.text.fields import FIELD_NAMES, FIELD_WEIGHTS, FieldWeights
+from annai.text.keywords import Keywords
 from annai.text.tokens import is_cjk
 from annai.types import Where
 
@@ -141,7 +141,7 @@ def _point_words(keywords: Keywords) -> tuple[dict[int, float], str, int]:
     """A passage's sparse vector, its counts as they are carried, and how many different words it has."""
     counts: dict[int, list[int]] = {}
     distinct = set[str]()
-    for place, name in enumerate(NAMES):
+    for place, name in enumerate(FIELD_NAMES):
         for word, count in Counter(getattr(keywords, name).split()).items():
             distinct.add(word)
             numbers = [_number(word)]
@@ -149,14 +149,14 @@ def _point_words(keywords: Keywords) -> tuple[dict[int, float], str, int]:
                 # A query of one character stands for every word that begins with it.
                 numbers.append(_number(word[0], beginning=True))
             for number in numbers:
-                counts.setdefault(number, [0] * len(NAMES))[place] += count
+                counts.setdefault(number, [0] * len(FIELD_NAMES))[place] += count
     rows = np.zeros(len(counts), COUNTS)
-    weights = np.array([getattr(FIELD_WEIGHTS, name) for name in NAMES])
+    weights = np.array([getattr(FIELD_WEIGHTS, name) for name in FIELD_NAMES])
     sparse: dict[int, float] = {}
     damping = BM25_K1 * (1 - BM25_B + BM25_B * keywords.length / TYPICAL_LENGTH)
     for row, (number, found) in zip(rows, sorted(counts.items()), strict=True):
         row["word"] = number
-        for name, count in zip(NAMES, found, strict=True):
+        for name, count in zip(FIELD_NAMES, found, strict=True):
             row[name] = min(count, 255)
         frequency = float(weights @ found)
         sparse[number] = frequency * (BM25_K1 + 1) / (frequency + damping)
@@ -166,13 +166,15 @@ def _point_words(keywords: Keywords) -> tuple[dict[int, float], str, int]:
 def _score(point: Point, values: Mapping[int, float], fields: FieldWeights, average: float) -> float:
     """BM25 of one passage, as a share of what a text full of every word would get."""
     rows = np.frombuffer(base64.b64decode(point.counts), COUNTS)
-    weights = np.array([getattr(fields, name) for name in NAMES])
+    weights = np.array([getattr(fields, name) for name in FIELD_NAMES])
     damping = BM25_K1 * (1 - BM25_B + BM25_B * point.length / average)
     total = 0.0
     for number, value in values.items():
         place = int(np.searchsorted(rows["word"], number))
         if place < len(rows) and rows["word"][place] == number:
-            frequency = float(sum(weight * int(rows[name][place]) for name, weight in zip(NAMES, weights, strict=True)))
+            frequency = float(
+                sum(weight * int(rows[name][place]) for name, weight in zip(FIELD_NAMES, weights, strict=True))
+            )
             total += value * frequency * (BM25_K1 + 1) / (frequency + damping)
     possible = (BM25_K1 + 1) * sum(values.values())
     return total / possible if possible else 0.0

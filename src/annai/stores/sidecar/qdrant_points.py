@@ -16,8 +16,9 @@ from qdrant_client.http.exceptions import ApiException
 
 from annai.errors import StoreError, StoreFull
 from annai.settings import StoreSettings
-from annai.stores.base import Keywords, Vectors, trim_prefix
+from annai.stores.base import Vectors, trim_prefix
 from annai.stores.sidecar.store import Neighbours, Passage, Span, folders_of
+from annai.text.keywords import Keywords
 from annai.types import Where
 
 DENSE, SPARSE = "dense", "words"

@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.stores.base import IndexedDocument, Inventory, Keywords, Vectors
+from annai.stores.base import IndexedDocument, Inventory, Vectors
 from annai.stores.sqlite.store import SqliteStore
-from annai.text.fields import NAMES, passage_fields
-from annai.text.tokens import words
+from annai.text.fields import passage_fields
+from annai.text.keywords import Keywords, extract_keywords
 from annai.types import Document, FileState, Section, Where
 
 BRUTE_FORCE_UP_TO = 2_000
@@ -297,8 +297,7 @@ def _keywords(document: Document | None, passage: Section) -> Keywords:
     """The words of a passage, made again from its document."""
     if document is None:
         return Keywords("", "", "", "")
-    fields = passage_fields(document, passage)
-    return Keywords(**{name: " ".join(words(getattr(fields, name))) for name in NAMES})
+    return extract_keywords(passage_fields(document, passage))
 
 
 def folders_of(path: str) -> list[str]:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.stores.base import BM25_K1, Keywords, inverse_document_frequency, is_beginning
+from annai.stores.base import BM25_K1, inverse_document_frequency, is_beginning
 from annai.stores.sqlite.database import Database
 from annai.stores.sqlite.passage_table import PassageTable
-from annai.text.fields import NAMES, FieldWeights
+from annai.text.fields import FIELD_NAMES, FieldWeights
+from annai.text.keywords import Keywords
 
 SEGMENTS_PER_LEVEL = 8
 MERGE_BYTES = 16_000_000
@@ -68,7 +69,7 @@ def score(
     total = len(table)
     best_possible = 0.0
     sums = np.zeros(table.count)
-    weights = np.array([getattr(fields, name) for name in NAMES])
+    weights = np.array([getattr(fields, name) for name in FIELD_NAMES])
     for word, weight in words.items():
         postings = np.frombuffer(lists.get(word, b""), POSTING)
         places, present = table.positions(postings["key"].astype(np.int64))
@@ -146,9 +147,9 @@ def _frequencies(postings: NDArray[np.void], weights: NDArray[np.float64]) -> ND
 def _counts(keywords: Keywords) -> dict[str, bytearray]:
     """How often each word stands in each field, capped to fit a byte."""
     found: dict[str, bytearray] = {}
-    for place, name in enumerate(NAMES):
+    for place, name in enumerate(FIELD_NAMES):
         for word, count in Counter(getattr(keywords, name).split()).items():
-            found.setdefault(word, bytearray(len(NAMES)))[place] = min(count, 255)
+            found.setdefault(word, bytearray(len(FIELD_NAMES)))[place] = min(count, 255)
     return found
 
 

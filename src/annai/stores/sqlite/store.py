@@ -14,7 +14,6 @@ from annai.errors import StoreError, StoreReadOnly
 from annai.stores.base import (
     IndexedDocument,
     Inventory,
-    Keywords,
     Scored,
     Store,
     Vectors,
@@ -26,6 +25,7 @@ from annai.stores.sqlite.postings import compact, holding, score, word_counts, w
 from annai.stores.sqlite.requests import SqliteRequests
 from annai.stores.sqlite.rows import SECTION_COLUMNS, section_row, stored_section
 from annai.text.fields import FieldWeights
+from annai.text.keywords import Keywords
 from annai.types import Collection, Document, FileState, Format, Problem, Statistics, StoredSection, Where
 
 CANDIDATES_PER_RESULT, FEWEST_CANDIDATES = 3, 300
