@@ -18,6 +18,7 @@ from annai.stores.bm25 import (
     merge_positions,
     score,
     weighted_frequencies,
+    weights_of,
     word_value,
 )
 from annai.text.fields import FieldWeights
@@ -71,7 +72,7 @@ def test_frequencies_are_the_counts_by_weight_whatever_stands_before_them(
 ) -> None:
     postings = np.array([(7, *each) for each in counts], [("key", key), *FIELD_COUNTS])
     expected = [3.0 * title + 0.5 * headings + 2.0 * path + body for title, headings, path, body in counts]
-    assert weighted_frequencies(postings, WEIGHTS).tolist() == pytest.approx(expected)
+    assert weighted_frequencies(postings, weights_of(WEIGHTS)).tolist() == pytest.approx(expected)
 
 
 def test_words_are_counted_field_by_field_up_to_a_byte() -> None:

@@ -5,7 +5,7 @@ where a passage's score is added up. The score is a share: a text full of every 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -99,12 +99,16 @@ def count_words(keywords: Keywords) -> dict[str, bytearray]:
     return counts
 
 
-def weighted_frequencies(postings: NDArray[np.void], fields: FieldWeights) -> Numbers:
+def weights_of(fields: FieldWeights) -> list[float]:
+    """The weight of each field, in the order of `FIELD_COUNTS`."""
+    return [getattr(fields, name) for name in FIELD_NAMES]
+
+
+def weighted_frequencies(postings: NDArray[np.void], weights: Sequence[float]) -> Numbers:
     """How often each posting's passage has the word, its fields counted by weight.
 
     A posting is a whole number of 32-bit words, the last of which is its `FIELD_COUNTS`.
     """
-    weights = [getattr(fields, name) for name in FIELD_NAMES]
     # The four counts as one number: of most words in most passages, all but the body's are zero.
     step = postings.itemsize // 4
     packed = np.ascontiguousarray(postings).view("<u4")[step - 1 :: step]

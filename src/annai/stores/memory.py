@@ -20,12 +20,13 @@ from annai.stores.bm25 import (
     is_prefix,
     length_damping,
     score,
+    weights_of,
     word_value,
 )
 from annai.stores.memory_requests import MemoryRequests
 from annai.stores.paths import is_under
 from annai.stores.scores import top_scores
-from annai.text.fields import FIELD_NAMES, FieldWeights
+from annai.text.fields import FieldWeights
 from annai.types import Collection, Document, FileState, Outline, Statistics, StoredSection, Where
 
 P = ParamSpec("P")
@@ -203,11 +204,12 @@ class MemoryStore(Store):
         counts = self._word_counts()
         keys = np.array(sorted(counts), np.int64)
         lengths = np.array([counts[key].length for key in keys.tolist()], np.float64)
+        weights = weights_of(fields)
         damping = length_damping(lengths, average_length(int(lengths.sum()), len(keys)))
 
         def matches() -> Iterator[Matches]:
             for word, weight in words.items():
-                frequencies = np.array([counts[key].frequency(word, fields) for key in keys.tolist()])
+                frequencies = np.array([counts[key].frequency(word, weights) for key in keys.tolist()])
                 found = np.flatnonzero(frequencies)
                 value = word_value(weight, len(keys), len(found))
                 yield Matches(value, found, frequencies[found], damping[found])
@@ -320,10 +322,9 @@ class _WordCounts:
     counts: Mapping[str, bytearray]
     length: int
 
-    def frequency(self, word: str, fields: FieldWeights) -> float:
+    def frequency(self, word: str, weights: Sequence[float]) -> float:
         """How often the passage has a word of a query, its fields counted by weight."""
         own = [word] if not is_prefix(word) else [each for each in self.counts if each.startswith(word)]
-        weights = [getattr(fields, name) for name in FIELD_NAMES]
         return float(
             sum(
                 weight * count

@@ -8,6 +8,8 @@ from annai.stores.postgres.rows import collection_row, escape, read_collection, 
 from annai.stores.rows import COLLECTION_COLUMNS, STATE_COLUMNS, names, overwrite
 from annai.types import Collection, FileState
 
+_SELECT_COLLECTIONS = f"SELECT {names(COLLECTION_COLUMNS)} FROM annai_collections ORDER BY name"
+
 
 class Collections:
     """The tables `annai_collections` and `annai_files`. What writes does so within the caller's transaction."""
@@ -17,8 +19,7 @@ class Collections:
 
     def read(self) -> list[Collection]:
         """Every collection, ordered by name."""
-        rows = self._database.rows(f"SELECT {names(COLLECTION_COLUMNS)} FROM annai_collections ORDER BY name")
-        return [*map(read_collection, rows)]
+        return [*map(read_collection, self._database.rows(_SELECT_COLLECTIONS))]
 
     def save(self, collection: Collection) -> None:
         """Add or replace."""

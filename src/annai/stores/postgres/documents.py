@@ -32,6 +32,11 @@ from annai.types import Document, Statistics, StoredSection
 COUNTER_SLOTS = 16
 """Rows that count a collection: this many writers seldom wait for each other."""
 
+_SELECT_DOCUMENT = f"""
+    SELECT {names(STATE_COLUMNS, "f")}, {names(READ_COLUMNS, "d")}
+    FROM annai_documents d JOIN annai_files f ON f.id = d.id JOIN annai_collections c ON c.id = f.collection_id
+    WHERE c.name = %s AND f.path = %s
+"""
 _SELECT_SECTIONS = select_sections("annai_", "annai_requests")
 
 
@@ -43,12 +48,7 @@ class Documents:
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""
-        row = self._database.row(
-            f"""SELECT {names(STATE_COLUMNS, "f")}, {names(READ_COLUMNS, "d")}
-            FROM annai_documents d JOIN annai_files f ON f.id = d.id JOIN annai_collections c ON c.id = f.collection_id
-            WHERE c.name = %s AND f.path = %s""",
-            (collection, escape(path)),
-        )
+        row = self._database.row(_SELECT_DOCUMENT, (collection, escape(path)))
         state = len(STATE_COLUMNS)
         return read_document(collection, row[:state], row[state:]) if row else None
 

@@ -197,12 +197,12 @@ def _matches(database: PostgresDatabase, words: Mapping[str, float], fields: Fie
         "SELECT coalesce(sum(passages), 0)::bigint, coalesce(sum(words), 0)::bigint FROM annai_counters"
     )[0]
     average = bm25.average_length(total_words, passages)
-    lists = _lists(database, words)
+    lists, weights = _lists(database, words), bm25.weights_of(fields)
     tombstones = _read_tombstones(database)
     for word, weight in words.items():
         postings = tombstones.filter(np.frombuffer(lists.get(word, b""), POSTING))
         keys: NDArray[np.integer] = _keys(postings)
-        lengths, frequencies = postings["length"], bm25.weighted_frequencies(postings, fields)
+        lengths, frequencies = postings["length"], bm25.weighted_frequencies(postings, weights)
         if is_prefix(word):
             keys, frequencies, first = bm25.merge_positions(keys, frequencies)
             lengths = lengths[first]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from annai.config import Config
 from annai.stores.base import Scored, Store
-from annai.stores.bm25 import Matches, is_prefix, score, weighted_frequencies, word_value
+from annai.stores.bm25 import Matches, is_prefix, score, weighted_frequencies, weights_of, word_value
 from annai.stores.scores import top_scores
 from annai.stores.sidecar.qdrant_points import Point, QdrantPoints
 from annai.stores.sidecar.qdrant_sparse import read_counts, sparse_words, word_number
@@ -118,6 +118,7 @@ def _matches(
 ) -> Iterator[Matches]:
     """The points that hold each word, by its number."""
     postings, owners = read_counts(point.counts for point in points)
+    weights = weights_of(fields)
     for number, value in values.items():
         own = postings["word"] == number
-        yield Matches(value, owners[own], weighted_frequencies(postings[own], fields), damping[owners[own]])
+        yield Matches(value, owners[own], weighted_frequencies(postings[own], weights), damping[owners[own]])

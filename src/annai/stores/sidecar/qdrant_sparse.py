@@ -12,7 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.stores.bm25 import FIELD_COUNTS, K1, MAX_COUNT, count_words, length_damping, saturate, weighted_frequencies
+from annai.stores.bm25 import (
+    FIELD_COUNTS,
+    K1,
+    MAX_COUNT,
+    count_words,
+    length_damping,
+    saturate,
+    weighted_frequencies,
+    weights_of,
+)
 from annai.text.fields import FIELD_NAMES, FIELD_WEIGHTS
 from annai.text.keywords import Keywords
 from annai.text.tokens import is_cjk
@@ -56,7 +65,7 @@ def sparse_words(keywords: Keywords) -> SparseWords:
     for field, name in enumerate(FIELD_NAMES, 1):
         packed[name] = postings[:, field].clip(max=MAX_COUNT)
     damping = np.full(len(packed), length_damping(float(keywords.length), TYPICAL_LENGTH))
-    weights = saturate(K1 + 1, weighted_frequencies(packed, FIELD_WEIGHTS), damping)
+    weights = saturate(K1 + 1, weighted_frequencies(packed, weights_of(FIELD_WEIGHTS)), damping)
     return SparseWords(
         weights=dict(zip(packed["word"].tolist(), weights.tolist(), strict=True)),
         counts=base64.b64encode(packed.tobytes()).decode("ascii"),

@@ -18,6 +18,8 @@ from annai.stores.rows import (
 from annai.stores.sqlite.database import Database
 from annai.types import Collection, FileState
 
+_SELECT_COLLECTIONS = f"SELECT {names(COLLECTION_COLUMNS)} FROM collections ORDER BY name"
+
 
 class Collections:
     """The tables `collections` and `files`. What writes does so within the caller's transaction."""
@@ -27,8 +29,7 @@ class Collections:
 
     def read(self) -> list[Collection]:
         """Every collection, ordered by name."""
-        rows = self._database.rows(f"SELECT {names(COLLECTION_COLUMNS)} FROM collections ORDER BY name")
-        return [*map(read_collection, rows)]
+        return [*map(read_collection, self._database.rows(_SELECT_COLLECTIONS))]
 
     def save(self, collection: Collection) -> None:
         """Add or replace."""

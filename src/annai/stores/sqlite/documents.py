@@ -20,6 +20,11 @@ from annai.stores.rows import (
 from annai.stores.sqlite.database import Database
 from annai.types import Document, Statistics, StoredSection
 
+_SELECT_DOCUMENT = f"""
+    SELECT {names(STATE_COLUMNS, "f")}, {names(DOCUMENT_COLUMNS, "d")}
+    FROM documents d JOIN files f ON f.id = d.id JOIN collections c ON c.id = f.collection_id
+    WHERE c.name = ? AND f.path = ?
+"""
 _SELECT_SECTIONS = select_sections("", "index_requests")
 
 
@@ -31,12 +36,7 @@ class Documents:
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""
-        row = self._database.row(
-            f"""SELECT {names(STATE_COLUMNS, "f")}, {names(DOCUMENT_COLUMNS, "d")}
-            FROM documents d JOIN files f ON f.id = d.id JOIN collections c ON c.id = f.collection_id
-            WHERE c.name = ? AND f.path = ?""",
-            (collection, path),
-        )
+        row = self._database.row(_SELECT_DOCUMENT, (collection, path))
         state = len(STATE_COLUMNS)
         return read_document(collection, row[:state], row[state:]) if row else None
 

@@ -20,6 +20,7 @@ from annai.stores.bm25 import (
     merge_positions,
     score,
     weighted_frequencies,
+    weights_of,
     word_value,
 )
 from annai.stores.scores import top_scores
@@ -116,13 +117,13 @@ class Postings(WordIndex):
     def _matches(self, words: Mapping[str, float], fields: FieldWeights, table: PassageTable) -> Iterator[Matches]:
         """The passages of the table that hold each word."""
         lists = self._lists(words)
-        passages = len(table)
+        passages, weights = len(table), weights_of(fields)
         for word, weight in words.items():
             postings = np.frombuffer(lists.get(word, b""), POSTING)
             positions, present = table.positions(postings["key"].astype(np.int64))
             if not present.all():
                 positions, postings = positions[present], postings[present]
-            frequencies = weighted_frequencies(postings, fields)
+            frequencies = weighted_frequencies(postings, weights)
             if is_prefix(word):
                 positions, frequencies, _ = merge_positions(positions, frequencies)
             value = word_value(weight, passages, len(positions))
