@@ -38,8 +38,9 @@ from annai.embedders.base import load_embedder
 from annai.embedders.packing import pack_tokens
 from annai.searching.search import search
 from annai.settings import Embedding, StoreSettings
-from annai.stores.base import IndexedDocument, Keywords, Store, load_store
+from annai.stores.base import IndexedDocument, Store, load_store
 from annai.text.fields import Fields
+from annai.text.keywords import Keywords
 from annai.text.tokens import words
 from annai.types import Collection, Document, FileState, Query, Section, Where
 

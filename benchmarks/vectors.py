@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from annai.embedders.base import load_embedder
 from annai.settings import Embedding
-from annai.stores.base import IndexedDocument, Keywords
+from annai.stores.base import IndexedDocument
 from annai.stores.sqlite.store import SqliteStore
+from annai.text.keywords import Keywords
 from annai.types import Collection, Document, FileState, Section, Where
 
 Vectors = NDArray[np.float32]

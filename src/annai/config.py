@@ -241,6 +241,16 @@ def secret(*names: str, environment: Mapping[str, str] = os.environ) -> str:
     return next((environment[name].strip() for name in names if environment.get(name, "").strip()), "")
 
 
+def make_state_folder(folder: Path) -> None:
+    """Make a folder for files of annai's own; one that is named `.annai` is kept out of version control.
+
+    Raises `OSError` if it cannot be made.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.name == STATE_FOLDER and not (folder / ".gitignore").exists():
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
 def _find_project(start: Path) -> tuple[Path, Path | None]:
     """Walk up to a folder that holds a config file or an index; else `start` itself."""
     home = Path.home().resolve()

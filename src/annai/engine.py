@@ -189,7 +189,7 @@ class Engine(Project):
                 if collections.is_here(self.store, collection):
                     self._indexer.request(collection, confirm=confirm)
             if self.wake is None:
-                self.process_queue(patience=SEARCH_WAIT_SECONDS, progress=progress)
+                self.process_queue(timeout=SEARCH_WAIT_SECONDS, progress=progress)
             else:
                 self._wait_for_worker()
         except StoreFull as error:
@@ -215,14 +215,14 @@ class Engine(Project):
         self._indexer.request(collections.find(self.store, self.config, name), only, retry_failed=retry_failed)
 
     def process_queue(
-        self, *, patience: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
+        self, *, timeout: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
     ) -> Outcomes:
         """Index what is due in the queue, and return what became of each file.
 
         If another process or thread is indexing, wait this many seconds for it.
         """
         outcomes: Outcomes = Counter()
-        deadline, total = time.monotonic() + patience, 0
+        deadline, total = time.monotonic() + timeout, 0
         here = collections.here(self.store, self.config)
         while not stop() and (due := self.store.requests.due(here)):
             total = max(total, outcomes.total() + due)
@@ -275,7 +275,7 @@ class Engine(Project):
             unchanged = 0
             for collection, only in parts:
                 unchanged += self._indexer.request(collection, only, force=force)[1]
-            outcomes = self.process_queue(patience=IMPORT_WAIT_SECONDS, progress=progress)
+            outcomes = self.process_queue(timeout=IMPORT_WAIT_SECONDS, progress=progress)
         return _summary(outcomes, unchanged)
 
     # Searching

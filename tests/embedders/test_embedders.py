@@ -175,7 +175,7 @@ def test_the_name_of_a_models_folder_depends_on_its_contents_and_not_on_its_path
 # ONNX
 
 
-def test_onnx_pools_as_it_is_told_and_leaves_padding_out(folders: dict[str, Path]) -> None:
+def test_onnx_pools_as_the_settings_say_and_ignores_padding(folders: dict[str, Path]) -> None:
     def embed(pooling: Pooling, texts: list[str]) -> Vectors:
         settings = Embedding(provider="onnx", model=str(folders["onnx"]), pooling=pooling)
         return load_embedder(settings).embed_documents(texts)

@@ -36,7 +36,7 @@ def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield agent
 
 
-def test_the_protocol_is_the_one_that_was_asked_for(agent: Agent) -> None:
+def test_the_protocol_is_the_one_that_was_requested(agent: Agent) -> None:
     expected = {"legacy": "2025-11-25", "auto": "2026-07-28"}[agent.client.mode]
     assert agent.client.protocol_version == expected
     info = agent.client.server_info
@@ -267,7 +267,7 @@ async def _next_event(client: Client, annai: Annai, arguments: tuple[str, ...]) 
             return
 
 
-def test_the_list_of_resources_is_told_to_have_changed(tmp_path: Path) -> None:
+def test_clients_are_notified_when_the_list_of_resources_changes(tmp_path: Path) -> None:
     (tmp_path / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
     (tmp_path / "a.md").write_text("# A\n\nzebra")
     with connected(tmp_path) as agent:
@@ -283,10 +283,10 @@ def test_a_first_search_indexes_by_itself_and_tells_how_far_it_is(tmp_path: Path
     docs.mkdir()
     for number in range(1500):
         (docs / f"{number}.md").write_text(f"# Note {number}\n\n" + f"zebra number {number} lives here. " * 60)
-    told: list[tuple[float, float | None, str | None]] = []
+    reports: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, total, message))
+        reports.append((progress, total, message))
 
     with connected(tmp_path, "auto", ["--docs-dir", str(docs), "--data-dir", str(data)]) as agent:
         found = agent.do(lambda client: client.call_tool("search", {"query": "zebra"}, progress_callback=note))
@@ -294,9 +294,9 @@ def test_a_first_search_indexes_by_itself_and_tells_how_far_it_is(tmp_path: Path
         assert agent.fields("index_status")["documents"] == 1500
     assert (data / "index.sqlite").exists()
     assert not (docs / ".annai").exists()
-    assert told
-    assert [done for done, _, _ in told] == sorted({done for done, _, _ in told})
-    assert "files indexed" in (told[-1][2] or "")
+    assert reports
+    assert [done for done, _, _ in reports] == sorted({done for done, _, _ in reports})
+    assert "files indexed" in (reports[-1][2] or "")
 
 
 def test_changes_are_seen_by_the_next_search_and_deleted_files_are_gone(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_without_a_watcher_every_search_looks_at_the_disk_first(tmp_path: Path) 
         for word in ("zebra", "giraffe", "lion"):
             (tmp_path / f"{word}.md").write_text(f"# A\n\n{word}")
             found = agent.fields("search", query=word, mode="keyword")
-            # On a machine that is too busy to index it within a moment, that is told.
+            # On a machine that is too busy to index it within a moment, the answer says so.
             assert found["results"] or "still being indexed" in found["notes"][0]
 
 

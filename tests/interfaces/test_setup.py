@@ -1,4 +1,4 @@
-"""Is an agent's program told rightly, and nothing else of its configuration touched?"""
+"""Is annai added to an agent's program correctly, with nothing else in its configuration changed?"""
 
 import json
 import os
@@ -54,8 +54,8 @@ def test_a_project_file_gets_the_entry_and_keeps_the_rest(annai: Annai, client: 
     kept = file.read_text()
     other = {"other": {"command": "x"}}
     file.write_text(json.dumps({"before": 1, section: other, "after": [2]}))
-    told = annai("setup", client).stdout
-    assert f"{file.name}.bak" in told
+    said = annai("setup", client).stdout
+    assert f"{file.name}.bak" in said
     assert json.loads(file.read_text()) == {"before": 1, section: {**other, "annai": entry}, "after": [2]}
     assert json.loads(file.with_name(f"{file.name}.bak").read_text()) == {"before": 1, section: other, "after": [2]}
     assert json.loads(kept)[section]["annai"] == entry

@@ -101,15 +101,15 @@ def test_settings_are_compared_side_by_side(fruit: Annai) -> None:
         ('{"id": "a", "text": "x"}\n', "", "No question is named"),
     ],
 )
-def test_wrong_files_are_told_in_one_sentence(fruit: Annai, queries: str, qrels: str, says: str) -> None:
+def test_wrong_files_are_reported_in_one_sentence(fruit: Annai, queries: str, qrels: str, says: str) -> None:
     (fruit.folder / "q.jsonl").write_text(queries)
     (fruit.folder / "r.tsv").write_text(qrels)
-    told = evaluated(fruit, code=1)
-    assert says in told
-    assert told.count("\n") == 1
+    said = evaluated(fruit, code=1)
+    assert says in said
+    assert said.count("\n") == 1
 
 
-def test_missing_and_binary_files_and_wrong_settings_are_told_in_one_sentence(fruit: Annai) -> None:
+def test_missing_and_binary_files_and_wrong_settings_are_reported_in_one_sentence(fruit: Annai) -> None:
     assert "cannot be read" in fruit("eval", "--queries", "none", "--qrels", "r.tsv", code=1).stderr
     (fruit.folder / "binary").write_bytes(b"\xff\xfe\x00")
     assert "UTF-8" in fruit("eval", "--queries", "q.jsonl", "--qrels", "binary", code=1).stderr

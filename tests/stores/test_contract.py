@@ -1,7 +1,7 @@
 """Does every store keep the contract of annai.stores.base? One suite, run over each engine."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annai.errors import StoreError
-from annai.stores.base import IndexedDocument, Keywords, RequestResult, Store
+from annai.stores.base import IndexedDocument, RequestResult, Store
 from annai.stores.memory import MemoryStore
 from annai.text.fields import FieldWeights
+from annai.text.keywords import Keywords
 from annai.text.tokens import query_words, words
 from annai.types import Collection, Document, FileState, Problem, Section, Where
 from tests.engines import Opener, open_durable, open_store, postgres_folder, postgres_url, quick_folder
@@ -126,8 +127,16 @@ def test_what_is_missing_is_none_or_empty(store: Store) -> None:
 
 
 def test_writing_to_an_unknown_collection_is_an_error(store: Store) -> None:
-    with pytest.raises((StoreError, KeyError)):
-        store.write("none", [indexed("a.md")])
+    writes: list[Callable[[], None]] = [
+        lambda: store.write("none", [indexed("a.md")]),
+        lambda: store.write("none", removed=["a.md"]),
+        lambda: store.swap_collection("none", "a"),
+        lambda: store.swap_collection("a", "none"),
+    ]
+    for write in writes:
+        with pytest.raises(StoreError, match="There is no collection 'none'; `annai collection ls --all`"):
+            write()
+    assert [each.name for each in store.collections()] == ["a"]
 
 
 def test_replacing_leaves_nothing_of_the_old_document(store: Store) -> None:

@@ -19,9 +19,9 @@ from annai.config import load_config, override
 from annai.engine import Engine
 from annai.errors import StoreError
 from annai.serving.client import Client
-from annai.stores import postgres_graphs
-from annai.stores.base import without_secrets
+from annai.stores.postgres import graphs
 from annai.stores.postgres.store import PostgresStore
+from annai.stores.sidecar.neighbours import redact_url
 from annai.types import Collection, Query
 from tests.conftest import Annai
 from tests.engines import ENGINES, config_for, postgres_folder, postgres_url, quick_folder
@@ -89,8 +89,8 @@ def refused(url: str) -> str:
 def test_a_wrong_password_is_told_and_not_shown(tmp_path: Path, cluster: Cluster, database: str) -> None:
     folder = project(tmp_path / "docs", cluster.url(database, database, f"not-{SECRET}"))
     for command in (["search", "apple"], ["status"]):
-        assert "does not take this user and password; correct store.url" in told(folder, *command)
-    assert "does not take this user and password" in refused(cluster.url(database, database))
+        assert "does not accept this user and password; correct store.url" in told(folder, *command)
+    assert "does not accept this user and password" in refused(cluster.url(database, database))
     # Written so that a part of it is taken for the host, or for the database.
     assert "%40" in refused(cluster.url(database, database, f"a@{SECRET}"))
     assert "%2F" in refused(cluster.url(database, database, f"a/{SECRET}"))
@@ -226,7 +226,7 @@ def test_a_full_disk_stops_postgres_and_loses_nothing(
 def test_a_graph_is_built_by_one_process_where_several_have_no_memory_to_share(
     cluster: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_graphs, "INDEX_FROM", 100)
+    monkeypatch.setattr(graphs, "INDEX_FROM", 100)
     cluster.administer(f"ALTER DATABASE {database} SET min_parallel_table_scan_size = 0")
     # Shared memory is a file here, as it is in containers that allow little of it.
     with files_at_most(MIB):
@@ -316,5 +316,5 @@ def test_a_status_shows_no_password(tmp_path: Path, cluster: Cluster, database: 
         done = annai("status", "--format", form)
         assert f"postgresql://127.0.0.1:{cluster.port}/{database}" in done.stdout
         assert SECRET not in done.stdout + done.stderr
-    assert without_secrets(f"http://annai:{SECRET}@host:8000/a?key={SECRET}") == "http://host:8000/a"
-    assert without_secrets("/a folder/b") == "/a folder/b"
+    assert redact_url(f"http://annai:{SECRET}@host:8000/a?key={SECRET}") == "http://host:8000/a"
+    assert redact_url("/a folder/b") == "/a folder/b"

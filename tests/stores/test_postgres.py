@@ -221,12 +221,12 @@ def test_lists_are_merged_and_forget_what_is_gone(store: PostgresStore, monkeypa
         store.write("a", [indexed("a.md", f"apple {name}"), indexed(f"{number}.md", "apple")])
     with psycopg.connect(store._settings.url) as connection:
         (segments,) = connection.execute("SELECT count(*) FROM annai_segments").fetchone() or (0,)
-        (tombs,) = connection.execute("SELECT count(*) FROM annai_tombstones").fetchone() or (0,)
+        (tombstones,) = connection.execute("SELECT count(*) FROM annai_tombstones").fetchone() or (0,)
     assert segments < 10
-    assert tombs == 19
+    assert tombstones == 19
     assert matching_paths(store, names[3]) == []
     assert matching_paths(store, names[19]) == ["a.md"]
-    monkeypatch.setattr("annai.stores.postgres.postings.FEWEST_DEAD", 1)
+    monkeypatch.setattr("annai.stores.postgres.postings.MIN_TOMBSTONES", 1)
     store.write("a", [indexed("a.md", "apple last")])
     with psycopg.connect(store._settings.url) as connection:
         assert connection.execute("SELECT count(*) FROM annai_tombstones").fetchone() == (0,)
@@ -273,7 +273,7 @@ def test_a_wrong_password_a_missing_extension_and_a_newer_index_are_told(
     guest = postgres_url.replace("postgres:@", "annai_guest@").replace("user=postgres", "user=annai_guest")
     if guest != postgres_url:
         assert "may not" in told(guest)
-    monkeypatch.setattr(database, "OLDEST_PGVECTOR", (99, 0))
+    monkeypatch.setattr(database, "MIN_PGVECTOR", (99, 0))
     assert "annai needs" in told(postgres_url)
     monkeypatch.undo()
     PostgresStore(settings(postgres_url)).close()

@@ -13,11 +13,12 @@ import pytest
 from annai.config import Config
 from annai.errors import StoreError
 from annai.settings import StoreSettings
-from annai.stores import beside, lancedb
-from annai.stores.base import load_store
+from annai.stores.base import IndexedDocument, Store, load_store
+from annai.stores.sidecar import lancedb, leftovers, vectors
 from annai.stores.sidecar.chroma import ChromaNeighbours
 from annai.stores.sidecar.lancedb import LanceNeighbours
-from annai.stores.sidecar.store import SidecarStore
+from annai.stores.sidecar.vectors import SidecarVectors
+from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection, Where
 from annai.upkeep.maintenance import check
 from tests.engines import config_for, quick_folder
@@ -28,61 +29,73 @@ __all__ = ["quick_folder"]
 
 
 @pytest.fixture(params=["lancedb", "chroma", "qdrant"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SidecarStore]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     with load_store(config_for(request.param, tmp_path, request)) as store:
-        assert isinstance(store, SidecarStore)
         store.save_collection(Collection("a", Path("/a")))
         yield store
 
 
-def test_what_the_engine_took_in_before_a_crash_is_never_returned(store: SidecarStore) -> None:
+def sidecar(store: Store) -> SidecarVectors:
+    """What stands between the file and the engine."""
+    assert isinstance(store, SqliteStore)
+    assert isinstance(store._vectors, SidecarVectors)
+    return store._vectors
+
+
+def engine_size(store: Store) -> int:
+    """How many passages the engine holds."""
+    return len(sidecar(store).neighbours.keys())
+
+
+def write_only_to_the_engine(store: Store, documents: list[IndexedDocument]) -> None:
+    """A write that was cut off after its first step, as by a power failure."""
+    vectors = sidecar(store)
+    spans = vectors._leftovers.reserve([len(each.sections) for each in documents])
+    vectors._hand_over(1, documents, spans)
+
+
+def test_what_the_engine_took_in_before_a_crash_is_never_returned(store: Store) -> None:
     store.write("a", [indexed("a.md", "apple", seed=1)])
-    # A write that was cut off after its first step, as by a power failure.
-    lost = [indexed("b.md", "banana", seed=5, parts=3)]
-    spans = store._reserve(lost)
-    store._hand_over(1, lost, spans)
+    write_only_to_the_engine(store, [indexed("b.md", "banana", seed=5, parts=3)])
     assert nearest_paths(store, 5) == ["a.md"]
     assert any("belong to no document" in str(fault) for fault in check(store))
     store.write("a", [indexed("c.md", "cherry", seed=9)])
     assert sorted(nearest_paths(store, 5)) == ["a.md", "c.md"]
     store.sweep()
     assert check(store) == []
-    assert len(store._neighbours.keys()) == 2
+    assert engine_size(store) == 2
 
 
-def test_an_abandoned_write_is_swept_up_by_a_later_one(store: SidecarStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "ABANDONED_SECONDS", -1.0)
-    lost = [indexed("b.md", "banana", parts=3)]
-    store._hand_over(1, lost, store._reserve(lost))
-    assert len(store._neighbours.keys()) == 3
+def test_an_abandoned_write_is_swept_up_by_a_later_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leftovers, "ABANDONED_SECONDS", -1.0)
+    write_only_to_the_engine(store, [indexed("b.md", "banana", parts=3)])
+    assert engine_size(store) == 3
     store.write("a", [indexed("a.md", "apple")])
-    assert len(store._neighbours.keys()) == 1
+    assert engine_size(store) == 1
 
 
-def test_what_was_replaced_goes_when_no_search_can_still_need_it(
-    store: SidecarStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_replaced_goes_when_no_search_can_still_need_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.write("a", [indexed("a.md", "apple", parts=5)])
     store.write("a", [indexed("a.md", "apple", parts=2)])
     store.write("a", [indexed("b.md", "banana")])
-    assert len(store._neighbours.keys()) == 8
+    assert engine_size(store) == 8
     assert len(nearest_paths(store, 1, limit=20)) == 3
     store.vacuum()
-    assert len(store._neighbours.keys()) == 3
-    monkeypatch.setattr(beside, "GRACE_SECONDS", -1.0)
+    assert engine_size(store) == 3
+    monkeypatch.setattr(leftovers, "GRACE_SECONDS", -1.0)
     store.write("a", removed=["a.md"])
     store.write("a", [indexed("c.md", "cherry")])
-    assert len(store._neighbours.keys()) == 2
+    assert engine_size(store) == 2
 
 
-def test_a_write_that_the_engine_refuses_changes_nothing(store: SidecarStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_the_engine_refuses_changes_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.write("a", [indexed("a.md", "apple")])
 
     def refuse(*_: object) -> None:
         raise StoreError("it is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(store._neighbours, "add", refuse)
+        broken.setattr(sidecar(store).neighbours, "add", refuse)
         with pytest.raises(StoreError, match="it is full"):
             store.write("a", [indexed("a.md", "banana")], removed=["a.md"])
     assert matching_paths(store, "apple") == ["a.md"]
@@ -91,10 +104,8 @@ def test_a_write_that_the_engine_refuses_changes_nothing(store: SidecarStore, mo
     assert matching_paths(store, "banana") == ["a.md"]
 
 
-def test_a_narrow_restriction_finds_all_that_it_lets_through(
-    store: SidecarStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(beside, "BRUTE_FORCE_UP_TO", 0)
+def test_a_narrow_restriction_finds_all_that_it_lets_through(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "BRUTE_FORCE_UP_TO", 0)
     store.write("a", [indexed(f"{number}/it's.md", seed=number * 50, parts=40) for number in range(30)])
     store.save_collection(Collection("b", Path("/b")))
     store.write("b", [indexed("7/x.md", seed=7777)])
@@ -112,9 +123,9 @@ def test_lancedb_puts_small_files_together_and_indexes_many_vectors(
         store.save_collection(Collection("a", Path("/a")))
         for number in range(lancedb.WRITES_BEFORE_COMPACTION + 2):
             store.write("a", [indexed(f"{number}.md", seed=number * 100, parts=30)])
-        assert isinstance(store, SidecarStore)
-        assert isinstance(store._neighbours, LanceNeighbours)
-        table = store._neighbours._table(256)
+        neighbours = sidecar(store).neighbours
+        assert isinstance(neighbours, LanceNeighbours)
+        table = neighbours._table(256)
         assert table.stats()["fragment_stats"]["num_fragments"] < 5
         indices = {index.columns[0]: index.index_type for index in table.list_indices()}
         assert indices.keys() == {"key", "path", "collection", "vector"}
@@ -128,9 +139,9 @@ def test_chroma_gets_its_settings_and_names_passages_by_their_path(tmp_path: Pat
     with load_store(Config(tmp_path, store=settings)) as store:
         store.save_collection(Collection("a", Path("/a")))
         store.write("a", [indexed("docs/a.md")])
-        assert isinstance(store, SidecarStore)
-        assert isinstance(store._neighbours, ChromaNeighbours)
-        collection = store._neighbours._collection(256)
+        neighbours = sidecar(store).neighbours
+        assert isinstance(neighbours, ChromaNeighbours)
+        collection = neighbours._collection(256)
         graph = collection._model.configuration_json["hnsw"]
         assert (graph["space"], graph["max_neighbors"]) == ("cosine", 8)
         assert (graph["ef_construction"], graph["ef_search"]) == (50, 33)
@@ -212,4 +223,4 @@ def test_a_folder_of_qdrant_is_for_one_process(tmp_path: Path, quick_folder: str
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path), quick_folder], capture_output=True, text=True, check=False
         )
-    assert "is for one process alone" in done.stderr
+    assert "is for one process only" in done.stderr

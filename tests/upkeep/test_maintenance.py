@@ -16,7 +16,7 @@ from annai.engine import Engine
 from annai.errors import CollectionError, StoreError
 from annai.stores.base import Store, load_store
 from annai.stores.postgres.store import PostgresStore
-from annai.stores.sidecar.store import SidecarStore
+from annai.stores.sidecar.vectors import SidecarVectors
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Document, Query
 from annai.upkeep import maintenance
@@ -104,17 +104,18 @@ def test_what_belongs_to_no_document_is_removed(engine: Engine) -> None:
 def test_what_the_engine_beside_the_file_lost_is_handed_to_it_again(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not isinstance(engine.store, SidecarStore):
+    if not isinstance(engine.store, SqliteStore) or not isinstance(engine.store._vectors, SidecarVectors):
         pytest.skip("it has no engine beside it")
+    neighbours = engine.store._vectors.neighbours
     before = found(engine)
-    keys = sorted(engine.store._neighbours.keys().tolist())
-    engine.store._neighbours.remove([(keys[0], keys[len(keys) // 2])])
+    keys = sorted(neighbours.keys().tolist())
+    neighbours.remove([(keys[0], keys[len(keys) // 2])])
     assert any("vectors are missing" in str(fault) for fault in maintenance.check(engine.store))
     with monkeypatch.context() as without:
         without.setattr(HashingEmbedder, "embed_sums", None)
         without.setattr(HashingEmbedder, "embed_batch", None)
         assert maintenance.repair(engine) == []
-    assert sorted(engine.store._neighbours.keys().tolist()) == keys
+    assert sorted(neighbours.keys().tolist()) == keys
     assert found(engine) == before
 
 
@@ -186,7 +187,7 @@ def test_the_command_checks_mends_tidies_and_moves(docs: Path) -> None:
 
 
 def test_an_engine_that_is_not_installed_is_named(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("annai.stores.postgres.store")]:
+    for name in [name for name in sys.modules if name.startswith("annai.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(StoreError, match=r"pip install 'annai\[postgres\]'"):

@@ -181,7 +181,7 @@ def test_a_document_with_a_waiting_request_is_dirty_until_it_is_indexed(docs: Pa
         assert hits == {"a.md": (True, "updating"), "b.md": (False, "latest")}
         clean = engine.search(Query("zebra", where=Where(clean_only=True)))
         assert [hit.path for hit in clean.results] == ["b.md"]
-        engine.process_queue(patience=0)
+        engine.process_queue(timeout=0)
         assert not any(hit.is_dirty for hit in engine.search(Query("zebra")).results)
 
 
@@ -251,7 +251,7 @@ def test_only_one_process_indexes_and_the_others_enqueue_and_read(
         monkeypatch.setattr("annai.engine.IMPORT_WAIT_SECONDS", 0.05)
         with pytest.raises(IndexBusy, match="try again"):
             other.import_collection(mode="replace")
-        holder.process_queue(patience=0)
+        holder.process_queue(timeout=0)
         assert found(other, "giraffe") == {"a.md"}
         holder.lock.release()
         write("a.md", "# A\n\nlion")

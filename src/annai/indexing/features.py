@@ -6,9 +6,10 @@ import numpy as np
 
 from annai.embedders.base import Embedder, Vectors, normalise_rows
 from annai.embedders.packing import pack_tokens
-from annai.stores.base import IndexedDocument, Keywords
-from annai.text.fields import FIELD_WEIGHTS, LARGEST_SHARE, NAMES, Fields, meaningful_path, passage_fields
-from annai.text.tokens import is_cjk_text, words
+from annai.stores.base import IndexedDocument
+from annai.text.fields import FIELD_WEIGHTS, LARGEST_SHARE, Fields, meaningful_path, passage_fields
+from annai.text.keywords import extract_keywords
+from annai.text.tokens import is_cjk_text
 from annai.types import Document, Section
 
 
@@ -29,7 +30,7 @@ def add_features(documents: Sequence[tuple[Document, Sequence[Section]]], embedd
             is_cjk=is_cjk_text(document.text),
             sections=sections,
             vectors=_tree_vectors(sections, np.array([next(vectors) for _ in passages]), embedder.is_additive),
-            keywords=dict(zip(_passage_orders(sections), map(_keywords, passages), strict=True)),
+            keywords=dict(zip(_passage_orders(sections), map(extract_keywords, passages), strict=True)),
             tokens=dict(zip(_passage_orders(sections), pack_tokens(embedder, passages), strict=True))
             if embedder.has_token_vectors
             else {},
@@ -88,7 +89,3 @@ def _tree_vectors(sections: Sequence[Section], passages: Vectors, additive: bool
 
 def _passage_orders(sections: Sequence[Section]) -> list[int]:
     return [section.order for section in sections if section.is_passage]
-
-
-def _keywords(passage: Fields) -> Keywords:
-    return Keywords(**{name: " ".join(words(getattr(passage, name))) for name in NAMES})

@@ -63,7 +63,7 @@ class _PendingWrite:
         return "deleted"
 
     @property
-    def is_outdated(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether the file has changed on disk since it was read."""
         if self.document is None:
             return False
@@ -235,9 +235,9 @@ class Indexer:
         for batch in self._apply(collection, changes):
             self._store.requests.finish([self._result(by_path[each.change.path], each) for each in batch])
             outcomes.update((collection.name, each.outcome) for each in batch)
-            outdated = [each.change.path for each in batch if each.is_outdated]
-            if outdated:
-                self._store.requests.add(collection.name, outdated)
+            stale = [each.change.path for each in batch if each.is_stale]
+            if stale:
+                self._store.requests.add(collection.name, stale)
             if stop():
                 break
         if changes:

@@ -1,13 +1,14 @@
 """Who may index now? A lock that one process holds at a time, and within it one thread."""
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-if os.name == "nt":
+if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
@@ -71,9 +72,8 @@ class IndexLock:
 
 def _try_lock(descriptor: int) -> bool:
     try:
-        if os.name == "nt":
-            # mypy runs for one system at a time, and only Windows has this module.
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        if sys.platform == "win32":
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         else:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

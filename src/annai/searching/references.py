@@ -9,7 +9,8 @@ from pathlib import Path
 from annai import collection as collections
 from annai.config import Config
 from annai.errors import NotFound, QueryError
-from annai.stores.base import Store, trim_prefix
+from annai.stores.base import Store
+from annai.stores.paths import trim_prefix
 from annai.types import Collection, Selection
 
 Part = tuple[Collection, Sequence[str] | None]

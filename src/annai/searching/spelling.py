@@ -11,7 +11,7 @@ from itertools import chain
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
-from annai.text.fields import FIELD_WEIGHTS, NAMES, passage_fields
+from annai.text.fields import FIELD_NAMES, FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import STOP_WORDS, plain_words, stems
 from annai.types import Where
 
@@ -106,7 +106,7 @@ def _words_of_passages(store: "Store", stem: str, where: Where) -> Iterator[str]
         document = store.document(passage.collection, passage.path)
         if document is not None:
             fields = passage_fields(document, passage.section)
-            texts = (getattr(fields, name) for name in NAMES)
+            texts = (getattr(fields, name) for name in FIELD_NAMES)
             yield from map(str.lower, chain.from_iterable(map(_WORD.findall, texts)))
 
 

@@ -1,4 +1,11 @@
-"""Where is an index kept, and what does it promise? The contract every store keeps, and the table of engines."""
+"""Where is an index kept, and what does it promise? The contract every store keeps, and the table of engines.
+
+DocumentReader              what is stored: collections, files, documents, sections
+├── DocumentWriter          what indexing needs: the queue, and writing
+└── PassageSearcher         what searching needs: passages by vector and by word
+StoreUpkeep                 what checking, repairing and tidying need
+Store                       all of it, opened and closed
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +21,7 @@ from numpy.typing import NDArray
 from annai.config import Config
 from annai.errors import StoreError
 from annai.text.fields import FieldWeights
-from annai.text.tokens import is_cjk
+from annai.text.keywords import Keywords
 from annai.types import (
     Collection,
     Document,
@@ -28,24 +35,6 @@ from annai.types import (
 )
 
 Vectors = NDArray[np.float32]
-
-BM25_K1 = 1.2
-BM25_B = 0.75
-
-
-@dataclass(frozen=True, slots=True)
-class Keywords:
-    """The words of one passage, separated by spaces, for each of its `Fields`."""
-
-    title: str
-    headings: str
-    path: str
-    body: str
-
-    @property
-    def length(self) -> int:
-        """How many words there are in all."""
-        return sum(len(field.split()) for field in (self.title, self.headings, self.path, self.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +76,11 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class RequestResult:
-    """What came of a request that was claimed."""
+    """The result of a request that was claimed."""
 
     id: int
     status: RequestStatus
-    """`completed`, `skipped` or `failed`; or `pending`, to have it tried again."""
+    """`completed`, `skipped` or `failed`; or `pending`, to try it again."""
     error: str = ""
     hash: str = ""
     pause: float = 0.0
@@ -101,12 +90,12 @@ class RequestResult:
 class Requests(ABC):
     """The queue: paths to look at again, and what came of it.
 
-    Of one path at most one request is pending; the latest wins. Every method is one step, as those of a store are.
+    Of one path at most one request is pending: the latest wins. Every method is one step, as those of a store are.
     """
 
     @abstractmethod
     def add(self, collection: str, paths: Iterable[str]) -> list[int]:
-        """Ask for each path; a request that was still pending for it becomes `skipped`. Returns the new ids."""
+        """Queue a request for each path; one that is still pending for it becomes `skipped`. Returns the new ids."""
 
     @abstractmethod
     def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
@@ -116,18 +105,18 @@ class Requests(ABC):
         """
 
     @abstractmethod
-    def finish(self, outcomes: Sequence[RequestResult]) -> None:
-        """Write down what came of claimed requests; others are left as they are.
+    def finish(self, results: Sequence[RequestResult]) -> None:
+        """Record the results of claimed requests; other requests stay as they are.
 
-        One that is to be tried again counts one attempt more, and becomes `skipped` where a newer one is pending.
+        A request that is to be tried again counts one more attempt, and becomes `skipped` if a newer one is pending.
         """
 
     @abstractmethod
     def recover(self) -> int:
-        """Make everything that is `processing` pending again, and tell how many there were.
+        """Make every request that is `processing` pending again, and return how many there were.
 
-        Only for whoever knows that nobody is at it: the holder of the index lock. In a shared store it concerns only
-        what this process claimed, and claims that nobody renews any more.
+        Only the holder of the index lock may call it: nobody else is processing then. In a shared store it concerns
+        only what this process claimed, and claims that nobody renews any more.
         """
 
     @abstractmethod
@@ -151,17 +140,39 @@ class Requests(ABC):
 
     @abstractmethod
     def prune(self, older_than: float) -> None:
-        """Forget the requests that ended more than so many seconds ago."""
+        """Forget the requests that ended more than `older_than` seconds ago."""
 
 
-class Store(ABC):
-    """Documents, their sections, vectors and keywords, and what is remembered of files and collections.
+class DocumentReader(ABC):
+    """What an index holds of collections, files and documents."""
 
-    Every method sees the effects of every `write` that returned before, by this process or another. A method that
-    writes does so wholly or, when it raises, not at all. Strings come back as they went in, whatever characters
-    they hold. Stores know no embedder: vectors are rows of numbers whose dimension is one within a collection.
-    Several threads may use one store at once.
-    """
+    @abstractmethod
+    def collections(self) -> list[Collection]:
+        """Every collection, ordered by name."""
+
+    @abstractmethod
+    def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
+        """What is known of the collection's files, by path; files that were skipped or failed included.
+
+        With `under`, only the files that these paths name and those in the folders that they name.
+        """
+
+    @abstractmethod
+    def document(self, collection: str, path: str) -> Document | None:
+        """The document, or None; its outline is not kept."""
+
+    @abstractmethod
+    def sections(self, collection: str, path: str) -> list[StoredSection]:
+        """All sections of a document in their order; empty if there is no such document."""
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within the block every read sees one state of the index, whatever is written meanwhile."""
+        yield
+
+
+class DocumentWriter(DocumentReader):
+    """What indexing needs: the queue, and writing collections and documents."""
 
     requests: Requests
     """The queue of what is to be indexed; a collection's requests go when it does."""
@@ -171,15 +182,6 @@ class Store(ABC):
 
     shared: bool = False
     """Whether machines without a common disk may write this index at once: then claims keep them apart, not a lock."""
-
-    @property
-    @abstractmethod
-    def address(self) -> str:
-        """Where the index is, for people: a file, a folder or a server's address, with nothing secret in it."""
-
-    @abstractmethod
-    def collections(self) -> list[Collection]:
-        """Every collection, ordered by name."""
 
     @abstractmethod
     def save_collection(self, collection: Collection) -> None:
@@ -193,14 +195,8 @@ class Store(ABC):
     def swap_collection(self, staging: str, name: str) -> None:
         """Make the documents of `staging` those of `name`, whose own are deleted, and forget `staging`; all at once.
 
-        The collection `name` takes `staging`'s embedder, settings and import time and keeps the rest of its own.
-        """
-
-    @abstractmethod
-    def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
-        """What is known of the collection's files, by path; files that were skipped or failed included.
-
-        With `under`, only the files that these paths name and those in the folders that they name.
+        The collection `name` takes `staging`'s embedder, settings and import time and keeps the rest of its own. Both
+        must exist; if one does not, a `StoreError` names it.
         """
 
     @abstractmethod
@@ -215,16 +211,18 @@ class Store(ABC):
 
         A document replaces the one of the same path; readers see the old one or the new one whole. A state alone
         updates what is remembered of a file; if its problem is `skipped`, the file has no document any more, if it
-        is `failed`, an older document stays and is no longer clean. The collection must exist.
+        is `failed`, an older document stays and is no longer clean. The collection must exist; if it does not, a
+        `StoreError` names it.
         """
 
-    @abstractmethod
-    def document(self, collection: str, path: str) -> Document | None:
-        """The document, or None; its outline is not kept."""
+    @contextmanager
+    def bulk(self) -> Iterator[None]:
+        """Within the block much is written: what orders the index for searching may wait until its end."""
+        yield
 
-    @abstractmethod
-    def sections(self, collection: str, path: str) -> list[StoredSection]:
-        """All sections of a document in their order; empty if there is no such document."""
+
+class PassageSearcher(DocumentReader):
+    """What searching needs: passages by vector and by word, and what is stored of them."""
 
     @abstractmethod
     def lookup(self, keys: Sequence[int]) -> dict[int, StoredSection]:
@@ -238,12 +236,12 @@ class Store(ABC):
         dimension, gives zeros.
         """
 
-    def tokens(self, keys: Sequence[int]) -> dict[int, bytes]:  # noqa: ARG002 - the contract's
+    @abstractmethod
+    def tokens(self, keys: Sequence[int]) -> dict[int, bytes]:
         """The tokens of passages, byte for byte as they went in; keys without any are left out.
 
         An engine may keep none: then a search makes them again from the texts, ranks the same and takes longer.
         """
-        return {}
 
     @abstractmethod
     def nearest(self, vector: Vectors, limit: int, where: Where) -> list[Scored]:
@@ -257,8 +255,9 @@ class Store(ABC):
     def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
         """The passages that hold the words (word → weight), best first, ties by key.
 
-        The score is BM25 over the weighted fields, divided by what a text full of every word would get: 0–1, and
-        comparable between queries. A word of one CJK character stands for every word that begins with it.
+        The score is BM25 over the weighted fields (`stores.bm25`), divided by what a text full of every word would
+        get: 0–1, and comparable between queries. A word of one CJK character stands for every word that begins
+        with it.
         """
 
     @abstractmethod
@@ -272,6 +271,15 @@ class Store(ABC):
     def dimension(self, collection: str) -> int:
         """How many numbers the collection's vectors have; 0 if it has none."""
 
+
+class StoreUpkeep(ABC):
+    """What checking, repairing, tidying and reporting need."""
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """Where the index is, for people: a file, a folder or a server's address, with nothing secret in it."""
+
     @abstractmethod
     def statistics(self, collection: str) -> Statistics:
         """Counts for one collection; zeros if it is unknown."""
@@ -280,31 +288,31 @@ class Store(ABC):
     def size_on_disk(self) -> int:
         """Bytes that the whole index takes on disk."""
 
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Within the block every read sees one state of the index, whatever is written meanwhile."""
-        yield
-
-    @contextmanager
-    def bulk(self) -> Iterator[None]:
-        """Within the block much is written: what orders the index for searching may wait until its end."""
-        yield
-
     @abstractmethod
     def inventory(self) -> Inventory:
-        """What the index holds for each key, whether or not a document owns it: to be held against the documents."""
+        """What the index holds for each key, whether or not a document owns it: to be compared with the documents."""
 
     @abstractmethod
     def sweep(self) -> None:
-        """Remove what no document owns, and count anew what is counted."""
+        """Remove what no document owns, and count again what is counted."""
 
     @abstractmethod
     def vacuum(self) -> None:
         """Give back the space of what was deleted, and order the index for searching."""
 
+
+class Store(DocumentWriter, PassageSearcher, StoreUpkeep):
+    """Documents, their sections, vectors and keywords, and what is remembered of files and collections.
+
+    Every method sees the effects of every `write` that returned before, by this process or another. A method that
+    writes does so wholly or, when it raises, not at all. Strings come back as they went in, whatever characters
+    they hold. Stores know no embedder: vectors are rows of numbers whose dimension is one within a collection.
+    Several threads may use one store at once. Every error is a `StoreError` whose message says what to do.
+    """
+
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and memory; closing twice is fine."""
+        """Release files, connections and memory; closing twice is fine."""
 
     def __enter__(self) -> Self:
         return self
@@ -315,42 +323,9 @@ class Store(ABC):
         self.close()
 
 
-def best(keys: NDArray[np.int64], scores: NDArray[np.floating], limit: int) -> list[Scored]:
-    """The highest scores first; `keys` ascend, so that ties come in their order."""
-    if len(keys) > 4 * limit:
-        # Those that tie with the last one stay in, for the order of their keys to decide.
-        chosen = scores >= np.partition(scores, -limit)[-limit]
-        keys, scores = keys[chosen], scores[chosen]
-    order = np.argsort(-scores, kind="stable")[:limit]
-    return [Scored(int(keys[place]), float(scores[place])) for place in order]
-
-
-def inverse_document_frequency(total: int, holding: int) -> float:
-    """How rare a word is: the weight BM25 gives it when `holding` of `total` passages hold it."""
-    return float(np.log1p((total - holding + 0.5) / (holding + 0.5)))
-
-
-def is_beginning(word: str) -> bool:
-    """Whether a query's word stands for every word that begins with it: a single CJK character does."""
-    return len(word) == 1 and is_cjk(word)
-
-
-def is_under(path: str, prefixes: Sequence[str]) -> bool:
-    """Whether the path is one of the prefixes or lies in a folder that is."""
-    return any(path == prefix or path.startswith(prefix + "/") for prefix in map(trim_prefix, prefixes))
-
-
-def without_secrets(url: str) -> str:
-    """A URL as it may be shown: without the user, the password and what follows a question mark."""
-    from urllib.parse import urlsplit  # most searches show none, and it takes milliseconds
-
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else url
-
-
-def trim_prefix(prefix: str) -> str:
-    """A path prefix without the slashes and dots that people type around it."""
-    return prefix.removeprefix("./").strip("/")
+def unknown_collection(name: str) -> StoreError:
+    """The error of writing to a collection that does not exist."""
+    return StoreError(f"There is no collection {name!r}; `annai collection ls --all` lists them.")
 
 
 ENGINES = {

@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,34 +12,34 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 
 from annai.config import Config
-from annai.stores.base import (
-    BM25_B,
-    BM25_K1,
-    IndexedDocument,
-    Inventory,
-    Keywords,
-    Scored,
-    Store,
-    Vectors,
-    inverse_document_frequency,
-    is_beginning,
-    is_under,
+from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors, unknown_collection
+from annai.stores.bm25 import (
+    Matches,
+    average_length,
+    count_words,
+    is_prefix,
+    length_damping,
+    score,
+    weights_of,
+    word_value,
 )
 from annai.stores.memory_requests import MemoryRequests
-from annai.text.fields import NAMES, FieldWeights
+from annai.stores.paths import is_under
+from annai.stores.scores import top_scores
+from annai.text.fields import FieldWeights
 from annai.types import Collection, Document, FileState, Outline, Statistics, StoredSection, Where
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def open_store(config: Config) -> Store:  # noqa: ARG001 - every engine is opened with the config
+def open_store(_config: Config) -> Store:
     """A new, empty store."""
     return MemoryStore()
 
 
-@dataclass
-class _Held:
+@dataclass(slots=True)
+class _Contents:
     """One collection with its files and documents, by path."""
 
     collection: Collection
@@ -48,26 +48,26 @@ class _Held:
     """With the key of the root section; the others follow it."""
 
 
-def _one_at_a_time(
+def _with_lock(
     method: "Callable[Concatenate[MemoryStore, P], R]",
 ) -> "Callable[Concatenate[MemoryStore, P], R]":
-    """Let threads take turns."""
+    """Let one thread at a time use the store."""
 
     @wraps(method)
-    def alone(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with self.turn:
+    def locked(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.lock:
             return method(self, *args, **kwargs)
 
-    return alone
+    return locked
 
 
 class MemoryStore(Store):
     """Keeps everything in dictionaries and compares with every passage."""
 
     def __init__(self) -> None:
-        self._held: dict[str, _Held] = {}
+        self._contents: dict[str, _Contents] = {}
         self._next_key = 1
-        self.turn = threading.RLock()
+        self.lock = threading.RLock()
         self.requests: MemoryRequests = MemoryRequests()
 
     @property
@@ -75,45 +75,44 @@ class MemoryStore(Store):
         """Nowhere else."""
         return "memory"
 
-    @_one_at_a_time
+    @_with_lock
     def collections(self) -> list[Collection]:
         """Every collection, ordered by name."""
-        return [self._held[name].collection for name in sorted(self._held)]
+        return [self._contents[name].collection for name in sorted(self._contents)]
 
-    @_one_at_a_time
+    @_with_lock
     def save_collection(self, collection: Collection) -> None:
         """Add or replace."""
-        if collection.name in self._held:
-            self._held[collection.name].collection = collection
+        if collection.name in self._contents:
+            self._contents[collection.name].collection = collection
         else:
-            self._held[collection.name] = _Held(collection)
+            self._contents[collection.name] = _Contents(collection)
 
-    @_one_at_a_time
+    @_with_lock
     def delete_collection(self, name: str) -> None:
         """Forget it and its documents."""
-        self._held.pop(name, None)
+        self._contents.pop(name, None)
         self.requests.forget(name)
 
-    @_one_at_a_time
+    @_with_lock
     def swap_collection(self, staging: str, name: str) -> None:
         """Move the documents over."""
-        new = self._held.pop(staging)
-        made = new.collection
+        old, new = self._existing(name).collection, self._existing(staging)
         new.collection = dataclasses.replace(
-            self._held[name].collection,
-            embedder=made.embedder,
-            settings=made.settings,
-            imported_at=made.imported_at,
+            old,
+            embedder=new.collection.embedder,
+            settings=new.collection.settings,
+            imported_at=new.collection.imported_at,
         )
-        self._held[name] = new
+        self._contents[name] = self._contents.pop(staging)
 
-    @_one_at_a_time
+    @_with_lock
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of the files."""
-        states = self._held[collection].states if collection in self._held else {}
+        states = self._contents[collection].states if collection in self._contents else {}
         return {path: state for path, state in states.items() if under is None or is_under(path, under)}
 
-    @_one_at_a_time
+    @_with_lock
     def write(
         self,
         collection: str,
@@ -122,132 +121,120 @@ class MemoryStore(Store):
         states: Sequence[FileState] = (),
     ) -> None:
         """Replace, forget, remember."""
-        held = self._held[collection]
+        contents = self._existing(collection)
         for path in removed:
-            held.states.pop(path, None)
-            held.documents.pop(path, None)
+            contents.states.pop(path, None)
+            contents.documents.pop(path, None)
         for indexed in documents:
             path = indexed.document.path
-            kept = dataclasses.replace(
+            stored = dataclasses.replace(
                 indexed, document=dataclasses.replace(indexed.document, collection=collection, outline=Outline())
             )
-            held.documents[path] = (self._next_key, kept)
-            held.states[path] = indexed.document.state
+            contents.documents[path] = (self._next_key, stored)
+            contents.states[path] = indexed.document.state
             self._next_key += len(indexed.sections)
         for state in states:
-            held.states[state.path] = state
+            contents.states[state.path] = state
             if state.problem and state.problem.kind == "skipped":
-                held.documents.pop(state.path, None)
+                contents.documents.pop(state.path, None)
 
-    @_one_at_a_time
+    @_with_lock
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""
-        held = self._held.get(collection)
-        found = held.documents.get(path) if held else None
-        if held is None or found is None:
+        contents = self._contents.get(collection)
+        stored = contents.documents.get(path) if contents else None
+        if contents is None or stored is None:
             return None
-        return dataclasses.replace(found[1].document, state=held.states[path])
+        return dataclasses.replace(stored[1].document, state=contents.states[path])
 
-    @_one_at_a_time
+    @_with_lock
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document."""
-        held = self._held.get(collection)
-        found = held.documents.get(path) if held else None
-        return self._stored(held, *found) if held and found else []
+        contents = self._contents.get(collection)
+        stored = contents.documents.get(path) if contents else None
+        return self._sections(contents, *stored) if contents and stored else []
 
-    @_one_at_a_time
+    @_with_lock
     def lookup(self, keys: Sequence[int]) -> dict[int, StoredSection]:
         """Sections by key."""
         wanted = set(keys)
         everything = (
-            stored
-            for held in self._held.values()
-            for found in held.documents.values()
-            for stored in self._stored(held, *found)
+            section
+            for contents in self._contents.values()
+            for stored in contents.documents.values()
+            for section in self._sections(contents, *stored)
         )
-        return {stored.key: stored for stored in everything if stored.key in wanted}
+        return {section.key: section for section in everything if section.key in wanted}
 
-    @_one_at_a_time
+    @_with_lock
     def vectors(self, keys: Sequence[int], dimension: int) -> Vectors:
         """The vectors of sections."""
         known = {
             root + order: vector
-            for held in self._held.values()
-            for root, indexed in held.documents.values()
+            for root, indexed in self._documents()
             for order, vector in enumerate(indexed.vectors)
             if len(vector) == dimension
         }
-        nothing = np.zeros(dimension, np.float32)
-        return np.array([known.get(key, nothing) for key in keys], np.float32).reshape(len(keys), dimension)
+        zeros = np.zeros(dimension, np.float32)
+        return np.array([known.get(key, zeros) for key in keys], np.float32).reshape(len(keys), dimension)
 
-    @_one_at_a_time
+    @_with_lock
     def tokens(self, keys: Sequence[int]) -> dict[int, bytes]:
         """The tokens of passages."""
         known = {
-            root + order: packed
-            for held in self._held.values()
-            for root, indexed in held.documents.values()
-            for order, packed in indexed.tokens.items()
+            root + order: packed for root, indexed in self._documents() for order, packed in indexed.tokens.items()
         }
         return {key: known[key] for key in keys if key in known}
 
-    @_one_at_a_time
+    @_with_lock
     def nearest(self, vector: Vectors, limit: int, where: Where) -> list[Scored]:
         """Compare with every passage."""
-        scored = [
-            Scored(root + order, float(indexed.vectors[order] @ vector))
+        cosines = {
+            root + order: float(indexed.vectors[order] @ vector)
             for root, indexed in self._documents(where)
             if indexed.vectors.shape[1] == len(vector)
             for order in indexed.keywords
-        ]
-        return _best(scored, limit)
+        }
+        keys = sorted(cosines)
+        return top_scores(np.array(keys, np.int64), np.array([cosines[key] for key in keys]), limit)
 
-    @_one_at_a_time
+    @_with_lock
     def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
         """Count words in every passage."""
-        everything = {
-            root + order: keywords
-            for root, indexed in self._documents(Where())
-            for order, keywords in indexed.keywords.items()
-        }
-        allowed = {root + order for root, indexed in self._documents(where) for order in indexed.keywords}
-        counts = {key: _weighted_counts(keywords, fields) for key, keywords in everything.items()}
-        lengths = {key: keywords.length for key, keywords in everything.items()}
-        average = sum(lengths.values()) / max(len(lengths), 1)
+        counts = self._word_counts()
+        keys = np.array(sorted(counts), np.int64)
+        lengths = np.array([counts[key].length for key in keys.tolist()], np.float64)
+        weights = weights_of(fields)
+        damping = length_damping(lengths, average_length(int(lengths.sum()), len(keys)))
 
-        scores: defaultdict[int, float] = defaultdict(float)
-        best_possible = 0.0
-        for word, weight in words.items():
-            frequencies = {key: f for key, count in counts.items() if (f := _frequency(count, word)) > 0}
-            value = weight * inverse_document_frequency(len(everything), len(frequencies))
-            best_possible += value * (BM25_K1 + 1)
-            for key, frequency in frequencies.items():
-                damped = frequency + BM25_K1 * (1 - BM25_B + BM25_B * lengths[key] / average)
-                scores[key] += value * frequency * (BM25_K1 + 1) / damped
-        return _best([Scored(key, score / best_possible) for key, score in scores.items() if key in allowed], limit)
+        def matches() -> Iterator[Matches]:
+            for word, weight in words.items():
+                frequencies = np.array([counts[key].frequency(word, weights) for key in keys.tolist()])
+                found = np.flatnonzero(frequencies)
+                value = word_value(weight, len(keys), len(found))
+                yield Matches(value, found, frequencies[found], damping[found])
 
-    @_one_at_a_time
+        positions, shares = score(matches(), len(keys))
+        allowed = np.isin(keys[positions], [*self._word_counts(where)])
+        return top_scores(keys[positions][allowed], shares[allowed], limit)
+
+    @_with_lock
     def holding(self, words: Sequence[str]) -> dict[str, int]:
         """Look for the words in every passage."""
-        counts = Counter(
-            word
-            for _, indexed in self._documents(Where())
-            for keywords in indexed.keywords.values()
-            for word in _weighted_counts(keywords, FieldWeights()).keys() & {*words}
-        )
-        return dict(counts)
+        return Counter(word for passage in self._word_counts().values() for word in passage.counts.keys() & {*words})
 
-    @_one_at_a_time
+    @_with_lock
     def dimension(self, collection: str) -> int:
         """Of any of its documents."""
-        held = self._held.get(collection)
-        return max((indexed.vectors.shape[1] for _, indexed in held.documents.values()), default=0) if held else 0
+        contents = self._contents.get(collection)
+        documents = contents.documents.values() if contents else ()
+        return max((indexed.vectors.shape[1] for _, indexed in documents), default=0)
 
-    @_one_at_a_time
+    @_with_lock
     def statistics(self, collection: str) -> Statistics:
         """Counts for one collection."""
-        held = self._held.get(collection)
-        documents = [indexed for _, indexed in held.documents.values()] if held else []
+        contents = self._contents.get(collection)
+        documents = [indexed for _, indexed in contents.documents.values()] if contents else []
         return Statistics(
             documents=len(documents),
             sections=sum(len(indexed.sections) for indexed in documents),
@@ -260,22 +247,18 @@ class MemoryStore(Store):
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Nobody else's turn."""
-        with self.turn:
+        """Nobody else writes meanwhile."""
+        with self.lock:
             yield
 
-    @_one_at_a_time
+    @_with_lock
     def inventory(self) -> Inventory:
         """Everything belongs to a document here."""
-        held = [found for held in self._held.values() for found in held.documents.values()]
-        keys = np.array(sorted(root + order for root, each in held for order in range(len(each.sections))), np.int64)
-        words = {
-            root + order: len(_weighted_counts(keywords, FieldWeights()))
-            for root, each in held
-            for order, keywords in each.keywords.items()
-        }
-        passages = np.array(sorted(key for key, count in words.items() if count), np.int64)
-        return Inventory(keys, keys, passages, np.array([words[key] for key in passages.tolist()], np.int64))
+        keys = np.array(
+            sorted(root + order for root, each in self._documents() for order in range(len(each.sections))), np.int64
+        )
+        words = {key: len(passage.counts) for key, passage in sorted(self._word_counts().items()) if passage.counts}
+        return Inventory(keys, keys, np.array([*words], np.int64), np.array([*words.values()], np.int64))
 
     def sweep(self) -> None:
         """There is nothing that no document owns."""
@@ -285,51 +268,67 @@ class MemoryStore(Store):
 
     def close(self) -> None:
         """Forget everything."""
-        self._held.clear()
+        self._contents.clear()
 
-    def _documents(self, where: Where) -> list[tuple[int, IndexedDocument]]:
+    def _existing(self, collection: str) -> _Contents:
+        if collection not in self._contents:
+            raise unknown_collection(collection)
+        return self._contents[collection]
+
+    def _documents(self, where: Where | None = None) -> list[tuple[int, IndexedDocument]]:
+        """Every document that passes a restriction, with the key of its root."""
+        where = where or Where()
         return [
             (root, indexed)
-            for name, held in self._held.items()
+            for name, contents in self._contents.items()
             if not where.collections or name in where.collections
-            for path, (root, indexed) in held.documents.items()
+            for path, (root, indexed) in contents.documents.items()
             if (not where.paths or is_under(path, where.paths))
             and not is_under(path, where.excludes)
-            and not (where.clean_only and (held.states[path].problem or self.requests.is_waiting(name, path)))
+            and not (where.clean_only and (contents.states[path].problem or self.requests.is_waiting(name, path)))
         ]
 
-    def _stored(self, held: _Held, root: int, indexed: IndexedDocument) -> list[StoredSection]:
+    def _word_counts(self, where: Where | None = None) -> dict[int, "_WordCounts"]:
+        """The words of every passage that passes a restriction, by key."""
+        return {
+            root + order: _WordCounts(count_words(keywords), keywords.length)
+            for root, indexed in self._documents(where)
+            for order, keywords in indexed.keywords.items()
+        }
+
+    def _sections(self, contents: _Contents, root: int, indexed: IndexedDocument) -> list[StoredSection]:
         document = indexed.document
-        waiting = self.requests.is_waiting(held.collection.name, document.path)
+        waiting = self.requests.is_waiting(contents.collection.name, document.path)
         return [
             StoredSection(
                 key=root + section.order,
                 root_key=root,
-                collection=held.collection.name,
+                collection=contents.collection.name,
                 path=document.path,
                 title=document.title,
                 section=section,
                 is_cjk=indexed.is_cjk,
-                problem=held.states[document.path].problem,
+                problem=contents.states[document.path].problem,
                 waiting=waiting,
             )
             for section in indexed.sections
         ]
 
 
-def _best(scored: list[Scored], limit: int) -> list[Scored]:
-    return sorted(scored, key=lambda each: (-each.score, each.key))[:limit]
+@dataclass(frozen=True, slots=True)
+class _WordCounts:
+    """How often one passage has each of its words, field by field, and how many words it has in all."""
 
+    counts: Mapping[str, bytearray]
+    length: int
 
-def _weighted_counts(keywords: Keywords, fields: FieldWeights) -> dict[str, float]:
-    counts: defaultdict[str, float] = defaultdict(float)
-    for name in NAMES:
-        for word in getattr(keywords, name).split():
-            counts[word] += getattr(fields, name)
-    return counts
-
-
-def _frequency(counts: Mapping[str, float], word: str) -> float:
-    if is_beginning(word):
-        return sum(count for each, count in counts.items() if each.startswith(word))
-    return counts.get(word, 0.0)
+    def frequency(self, word: str, weights: Sequence[float]) -> float:
+        """How often the passage has a word of a query, its fields counted by weight."""
+        own = [word] if not is_prefix(word) else [each for each in self.counts if each.startswith(word)]
+        return float(
+            sum(
+                weight * count
+                for each in own
+                for weight, count in zip(weights, self.counts.get(each, bytes(len(weights))), strict=True)
+            )
+        )

@@ -9,8 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from annai.stores.base import RequestResult, Requests
+from annai.stores.rows import SUPERSEDED
 from annai.timer import timestamp
 from annai.types import Request, RequestStatus
+
+Value = Any
+"""The value of any field of a request."""
 
 
 class MemoryRequests(Requests):
@@ -23,12 +27,12 @@ class MemoryRequests(Requests):
         self._due: dict[int, float] = {}
 
     def add(self, collection: str, paths: Iterable[str]) -> list[int]:
-        """The pending ones of these paths step back."""
+        """Skip what is pending for these paths, then add new rows."""
         with self._lock:
             added = []
             for path in dict.fromkeys(paths):
                 for row in self._of(collection, path, "pending"):
-                    self._change(row, status="skipped", completed_at=timestamp(), error="a newer request came")
+                    self._change(row, status="skipped", completed_at=timestamp(), error=SUPERSEDED)
                 number = next(self._numbers)
                 self._rows[number] = Request(number, collection, path, created_at=timestamp())
                 added.append(number)
@@ -47,34 +51,34 @@ class MemoryRequests(Requests):
             ]
             return [self._change(row, status="processing", started_at=timestamp()) for row in due[:limit]]
 
-    def finish(self, outcomes: Sequence[RequestResult]) -> None:
+    def finish(self, results: Sequence[RequestResult]) -> None:
         """One row each."""
         with self._lock:
-            for outcome in outcomes:
-                row = self._rows.get(outcome.id)
+            for result in results:
+                row = self._rows.get(result.id)
                 if row is None or row.status != "processing":
                     continue
-                again = outcome.status == "pending" and not self._of(row.collection, row.path, "pending")
-                self._due[row.id] = time.time() + outcome.pause
+                again = result.status == "pending" and not self._of(row.collection, row.path, "pending")
+                self._due[row.id] = time.time() + result.pause
                 self._change(
                     row,
-                    status="skipped" if outcome.status == "pending" and not again else outcome.status,
+                    status="skipped" if result.status == "pending" and not again else result.status,
                     completed_at="" if again else timestamp(),
-                    error=outcome.error,
-                    hash=outcome.hash,
-                    attempts=row.attempts + (outcome.status == "pending"),
+                    error=result.error,
+                    hash=result.hash,
+                    attempts=row.attempts + (result.status == "pending"),
                 )
 
     def recover(self) -> int:
-        """What is being processed waits again, or steps back for a newer one."""
+        """Skip those whose path was queued again; the others are pending again."""
         with self._lock:
-            left = [row for row in self._rows.values() if row.status == "processing"]
-            for row in left:
+            recovered = [row for row in self._rows.values() if row.status == "processing"]
+            for row in recovered:
                 if self._of(row.collection, row.path, "pending"):
-                    self._change(row, status="skipped", completed_at=timestamp(), error="a newer request came")
+                    self._change(row, status="skipped", completed_at=timestamp(), error=SUPERSEDED)
                 else:
                     self._change(row, status="pending", started_at="")
-            return len(left)
+            return len(recovered)
 
     def counts(self) -> dict[RequestStatus, int]:
         """By status."""
@@ -88,7 +92,7 @@ class MemoryRequests(Requests):
         return [row for row in rows if status in (None, row.status) and collection in ("", row.collection)][:limit]
 
     def due(self, collections: Sequence[str] | None = None) -> int:
-        """Those at work, and those whose time has come."""
+        """What is being processed, and what is pending and due."""
         with self._lock:
             return sum(
                 row.status == "processing" or (row.status == "pending" and self._due.get(row.id, 0.0) <= time.time())
@@ -126,6 +130,6 @@ class MemoryRequests(Requests):
             if row.status == status and row.path == path and row.collection == collection
         ]
 
-    def _change(self, row: Request, **values: Any) -> Request:  # noqa: ANN401 - the fields of a request
+    def _change(self, row: Request, **values: Value) -> Request:
         self._rows[row.id] = dataclasses.replace(row, **values)
         return self._rows[row.id]

@@ -6,7 +6,8 @@ from pathlib import PurePosixPath
 
 from annai.types import Document, Section
 
-NAMES = ("title", "headings", "path", "body")
+FIELD_NAMES = ("title", "headings", "path", "body")
+"""The fields of a passage, in the order in which every store packs its counts."""
 
 FRONT_MATTER_KEYS = ("description", "summary", "keywords", "tags", "categories", "aliases")
 """What pages commonly say of themselves; it is found with the headings."""

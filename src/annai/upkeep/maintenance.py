@@ -10,9 +10,9 @@ import numpy as np
 from annai.engine import Engine
 from annai.errors import CollectionError, StoreError
 from annai.project import Progress
-from annai.stores.base import IndexedDocument, Inventory, Keywords, Store
-from annai.text.fields import NAMES, passage_fields
-from annai.text.tokens import words
+from annai.stores.base import IndexedDocument, Inventory, Store
+from annai.text.fields import passage_fields
+from annai.text.keywords import extract_keywords
 from annai.types import Collection, Document, FileState, StoredSection
 
 MOVED_AT_ONCE = 64
@@ -171,7 +171,7 @@ def _fault(document: Document | None, parts: list[StoredSection], state: FileSta
         return f"{missing} of its {len(keys)} vectors are missing"
     for part in parts:
         if part.section.is_passage:
-            expected = len({*_every_word(_keywords(document, part))})
+            expected = len(extract_keywords(passage_fields(document, part.section)).distinct)
             place = int(np.searchsorted(held.passages, part.key))
             there = place < len(held.passages) and held.passages[place] == part.key
             if expected != (int(held.words[place]) if there else 0):
@@ -212,16 +212,10 @@ def _read(store: Store, collection: Collection, path: str) -> IndexedDocument | 
         is_cjk=parts[0].is_cjk,
         sections=[part.section for part in parts],
         vectors=store.vectors(keys, store.dimension(collection.name)),
-        keywords={part.section.order: _keywords(document, part) for part in parts if part.section.is_passage},
+        keywords={
+            part.section.order: extract_keywords(passage_fields(document, part.section))
+            for part in parts
+            if part.section.is_passage
+        },
         tokens={part.section.order: tokens[part.key] for part in parts if part.key in tokens},
     )
-
-
-def _keywords(document: Document, part: StoredSection) -> Keywords:
-    fields = passage_fields(document, part.section)
-    return Keywords(**{name: " ".join(words(getattr(fields, name))) for name in NAMES})
-
-
-def _every_word(keywords: Keywords) -> Iterator[str]:
-    for name in NAMES:
-        yield from getattr(keywords, name).split()

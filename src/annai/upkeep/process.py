@@ -76,7 +76,7 @@ def main() -> None:
     threading.Thread(target=wait_for_parent, daemon=True).start()
     try:
         with Engine(config) as engine:
-            engine.process_queue(patience=LOCK_TIMEOUT_SECONDS, stop=parent_ended.is_set)
+            engine.process_queue(timeout=LOCK_TIMEOUT_SECONDS, stop=parent_ended.is_set)
     except AnnaiError as error:
         logger.error("%s", error)
         sys.exit(1)

@@ -154,7 +154,7 @@ class Worker:
         self._queue_changes()
         if self._should_offload():
             return
-        self._engine.process_queue(patience=0.0, stop=lambda: self._stop.is_set() or bool(self._changed))
+        self._engine.process_queue(timeout=0.0, stop=lambda: self._stop.is_set() or bool(self._changed))
         if time.monotonic() >= self._next_prune:
             self._engine.store.requests.prune(self._engine.config.worker.keep_days * DAY_SECONDS)
             self._next_prune = time.monotonic() + PRUNE_SECONDS

@@ -1,4 +1,4 @@
-"""How is a PostgreSQL database reached, brought up to date, and kept from failing in riddles?"""
+"""How is a PostgreSQL database reached, upgraded and used, so that every error says what to do?"""
 
 import logging
 import threading
@@ -15,75 +15,77 @@ from annai.errors import NewerIndex, StoreError, StoreFull, StoreReadOnly
 from annai.stores.postgres.schema import MIGRATIONS
 
 logger = logging.getLogger(__name__)
-# The pool tells of every attempt to connect again; what matters of it becomes an error of ours.
+# The pool logs every attempt to connect again; what matters of it becomes an error of ours.
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
-CONNECT_SECONDS = 10
-"""How long to wait for a server that does not answer, and for a connection to become free; `connect_timeout` in
-store.url says otherwise."""
+CONNECT_TIMEOUT_SECONDS = 10
+"""How long to wait for a server that does not answer, and for a free connection, unless `connect_timeout` in store.url
+says otherwise."""
 
-HEARD_FROM = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
-"""A server whose machine is gone without a word is given up after a minute, not after hours; unless store.url says
-otherwise."""
+KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
+"""A server whose machine has vanished is given up after a minute, not after hours, unless store.url says otherwise."""
 
-MOST_CONNECTIONS = 16
-"""For one process; PostgreSQL allows a hundred in all unless it is told otherwise."""
+MAX_CONNECTIONS = 16
+"""For one process; PostgreSQL allows a hundred in all by default."""
 
-OLDEST_PGVECTOR = (0, 8)
-"""The first that goes on searching its index when a filter left too few."""
+MIN_PGVECTOR = (0, 8)
+"""The first version that goes on searching its index when a filter left too few."""
 
-_REFUSED = ("password", "authentication failed", "認証に失敗")
-_MISSING = ("does not exist", "存在しません")
-_CANNOT_GROW = ("could not extend file", "拡張できませんでした")
-"""What servers say, in English and in Japanese, where there is no code to go by: before a connection is made, and when
-not the disk but a quota is full."""
+Connection = Any
+"""A connection of psycopg, a third party's object."""
 
-SHIFT = "\ue000"
-"""A private character that stands before what PostgreSQL cannot hold in a text (NUL), and before itself."""
+_WRONG_PASSWORD = ("password", "authentication failed", "認証に失敗")
+_MISSING_DATABASE = ("does not exist", "存在しません")
+_QUOTA_FULL = ("could not extend file", "拡張できませんでした")
+"""What servers say, in English and in Japanese, where there is no error code: before a connection is made, and when not
+the disk but a quota is full."""
+
+_OWN_TABLES = "relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relname LIKE 'annai\\_%%'"
+"""The condition on `pg_class` for the tables of an index."""
 
 
 class PostgresDatabase:
     """Connections to one database, shared by the threads of this process.
 
-    A connection that was lost, because the server was started anew, is replaced when the next one is asked for. Every
-    error leaves as a `StoreError` whose message says what to do, and no message tells the password.
+    A connection that was lost, because the server was restarted, is replaced when the next one is needed. Every error
+    leaves as a `StoreError` whose message says what to do, and no message shows the password.
     """
 
     def __init__(self, url: str) -> None:
         self.read_only = False
-        self._own = threading.local()
-        named = _parts(url)
+        self._thread = threading.local()
+        named = _parse_url(url)
         self._server = f"{named.get('host', 'localhost')}:{named.get('port', 5432)}/{named.get('dbname', '')}"
         seconds = str(named.get("connect_timeout", ""))
-        self._patience = int(seconds) if seconds.isdecimal() and int(seconds) else CONNECT_SECONDS
-        wanted = {**HEARD_FROM, **named, "connect_timeout": self._patience, "autocommit": True}
+        self._timeout_seconds = int(seconds) if seconds.isdecimal() and int(seconds) else CONNECT_TIMEOUT_SECONDS
+        options = {**KEEPALIVE, **named, "connect_timeout": self._timeout_seconds, "autocommit": True}
         with self.translate_errors():
-            # By hand first: the pool would only say that it waited in vain.
-            with psycopg.connect(**wanted) as connection:
+            # Once without the pool, which would only say that it got no connection.
+            with psycopg.connect(**options) as connection:
                 self.read_only = connection.execute("SHOW transaction_read_only").fetchone() == ("on",)
                 self._migrate(connection)
             self._pool = ConnectionPool(
-                kwargs=wanted,
+                kwargs=options,
                 min_size=1,
-                max_size=MOST_CONNECTIONS,
-                timeout=self._patience,
-                # Its pauses between attempts double until then: a server that was away for long is soon used again.
-                reconnect_timeout=self._patience,
+                max_size=MAX_CONNECTIONS,
+                timeout=self._timeout_seconds,
+                # Its pauses between attempts double up to this: a server that was away for long is soon used again.
+                reconnect_timeout=self._timeout_seconds,
                 check=ConnectionPool.check_connection,
                 open=True,
             )
 
     @property
     def address(self) -> str:
-        """Which server and database this is; nothing secret."""
+        """The server and the database; nothing secret."""
         return f"postgresql://{self._server}"
 
     @contextmanager
-    def connection(self) -> Iterator[Any]:
-        """A connection of this thread's own for the block; the same one within a block around it."""
-        held = getattr(self._own, "connection", None)
-        if held is not None:
-            yield held
+    def connection(self) -> Iterator[Connection]:
+        """A connection for the block, used by this thread only; within another such block, the same one."""
+        current = getattr(self._thread, "connection", None)
+        if current is not None:
+            yield current
             return
         with self.translate_errors(), self._pool.connection() as connection:
             yield connection
@@ -96,8 +98,8 @@ class PostgresDatabase:
 
     def row(self, sql: str, values: object = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""
-        found = self.rows(sql, values)
-        return found[0] if found else None
+        rows = self.rows(sql, values)
+        return rows[0] if rows else None
 
     def number(self, sql: str, values: object = ()) -> int:
         """The first number of the first row; 0 if there is none."""
@@ -125,20 +127,29 @@ class PostgresDatabase:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """A transaction within which every read sees the same state; within another, that one."""
-        if getattr(self._own, "connection", None) is not None:
+        if getattr(self._thread, "connection", None) is not None:
             yield
             return
         with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"):
             yield
 
+    def size_on_disk(self) -> int:
+        """Bytes that the tables and their indexes take on the server."""
+        return self.number(f"SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE {_OWN_TABLES}")
+
+    def vacuum(self) -> None:
+        """PostgreSQL's own vacuum of every table."""
+        for (table,) in self.rows(f"SELECT relname FROM pg_class WHERE {_OWN_TABLES}"):
+            self.rows(f"VACUUM (ANALYZE) {table}")
+
     def close(self) -> None:
-        """Let go of every connection; closing twice is fine."""
+        """Close every connection; closing twice is fine."""
         self._pool.close()
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
         with self.connection() as connection:
-            self._own.connection = connection
+            self._thread.connection = connection
             try:
                 connection.execute(begin)
                 yield
@@ -148,9 +159,9 @@ class PostgresDatabase:
                     connection.execute("ROLLBACK")
                 raise
             finally:
-                self._own.connection = None
+                self._thread.connection = None
 
-    def _migrate(self, connection: Any) -> None:  # noqa: ANN401 - psycopg is there or not
+    def _migrate(self, connection: Connection) -> None:
         version = self._version(connection)
         if version > len(MIGRATIONS):
             raise NewerIndex(
@@ -163,21 +174,21 @@ class PostgresDatabase:
             return
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('annai_schema'))")
-            self._extend(connection)
+            self._create_extension(connection)
             (installed,) = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
-            if tuple(map(int, installed.split(".")[:2])) < OLDEST_PGVECTOR:
+            if tuple(map(int, installed.split(".")[:2])) < MIN_PGVECTOR:
                 raise StoreError(
                     f"The PostgreSQL at {self._server} has pgvector {installed}, and annai needs 0.8 or newer; install "
                     "it there and run `ALTER EXTENSION vector UPDATE`."
                 )
-            # Another process may have done it while this one waited for its turn.
+            # Another process may have done it while this one waited for the lock.
             for number in range(self._version(connection), len(MIGRATIONS)):
                 connection.execute(MIGRATIONS[number])
             connection.execute("CREATE TABLE IF NOT EXISTS annai_schema (version integer NOT NULL)")
             connection.execute("DELETE FROM annai_schema")
             connection.execute("INSERT INTO annai_schema VALUES (%s)", (len(MIGRATIONS),))
 
-    def _extend(self, connection: Any) -> None:  # noqa: ANN401 - psycopg is there or not
+    def _create_extension(self, connection: Connection) -> None:
         try:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         except errors.InsufficientPrivilege as error:
@@ -187,7 +198,7 @@ class PostgresDatabase:
             ) from error
 
     @staticmethod
-    def _version(connection: Any) -> int:  # noqa: ANN401 - psycopg is there or not
+    def _version(connection: Connection) -> int:
         if connection.execute("SELECT to_regclass('annai_schema')").fetchone() == (None,):
             return 0
         row = connection.execute("SELECT version FROM annai_schema").fetchone()
@@ -218,54 +229,44 @@ class PostgresDatabase:
             ) from error
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
             raise StoreError(
-                f"The index at {self._server} lacks a part ({_first_line(error)}); see that store.url names the right "
-                "database and schema."
+                f"A table of the index at {self._server} is missing ({_first_line(error)}); check that store.url names "
+                "the right database and schema."
             ) from error
         except PoolTimeout as error:
-            raise StoreError(_unreachable(self._server, f"no connection within {self._patience} seconds")) from error
+            raise StoreError(
+                _unreachable(self._server, f"no connection within {self._timeout_seconds} seconds")
+            ) from error
         except psycopg.OperationalError as error:
-            raise StoreError(self._told(error)) from error
+            raise StoreError(self._connection_message(error)) from error
         except psycopg.DatabaseError as error:
             text = _first_line(error)
-            if any(word in text for word in _CANNOT_GROW):
+            if any(word in text for word in _QUOTA_FULL):
                 raise StoreFull(
-                    f"The PostgreSQL at {self._server} cannot write more ({text}); see that its disk and its quota "
+                    f"The PostgreSQL at {self._server} cannot write more ({text}); check that its disk and its quota "
                     "have space, and run the command again."
                 ) from error
             raise StoreError(f"The PostgreSQL at {self._server} refused: {text}.") from error
 
-    def _told(self, error: Exception) -> str:
+    def _connection_message(self, error: Exception) -> str:
         text = _first_line(error)
-        if any(word in text for word in _REFUSED):
-            return f"The PostgreSQL at {self._server} does not take this user and password; correct store.url."
-        if any(word in text for word in _MISSING):
+        if any(word in text for word in _WRONG_PASSWORD):
+            return f"The PostgreSQL at {self._server} does not accept this user and password; correct store.url."
+        if any(word in text for word in _MISSING_DATABASE):
             return f"The PostgreSQL at {self._server} says: {text}; correct store.url, or create what is missing."
         return _unreachable(self._server, text)
 
 
-def escape(text: str) -> str:
-    """A text as PostgreSQL can hold it: the same one, unless it has a NUL in it."""
-    if SHIFT not in text and "\0" not in text:
-        return text
-    return text.replace(SHIFT, SHIFT + "1").replace("\0", SHIFT + "0")
-
-
-def unescape(text: str) -> str:
-    """The text that was kept."""
-    return text.replace(SHIFT + "0", "\0").replace(SHIFT + "1", SHIFT) if SHIFT in text else text
-
-
-def _parts(url: str) -> dict[str, Any]:
+def _parse_url(url: str) -> dict[str, Any]:
     """What a URL says, part by part."""
     try:
         parts: dict[str, Any] = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise StoreError(
-            "store.url is not one of PostgreSQL; write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
+            "store.url is not a PostgreSQL URL; write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
         ) from error
     ports = str(parts.get("port") or 0).split(",")
     if not all(port.isdigit() for port in ports) or "@" in f"{parts.get('host')}{parts.get('dbname')}":
-        # Parts of the password were taken for something else, and would be shown as such.
+        # Parts of the password were taken for something else, and would be shown.
         raise StoreError(
             "store.url cannot be understood; if its password has one of @ / : % in it, write these as %40 %2F %3A %25."
         )
@@ -276,8 +277,8 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or ["it gave no reason"])[0].rstrip(".")
 
 
-def _unreachable(place: str, reason: str) -> str:
+def _unreachable(server: str, reason: str) -> str:
     return (
-        f"The PostgreSQL at {place} cannot be reached ({reason}); see that it runs and that store.url is right. "
-        "Nothing is lost: what was not written is done again."
+        f"The PostgreSQL at {server} cannot be reached ({reason}); check that it runs and that store.url is right. "
+        "Nothing is lost: what was not written is indexed again later."
     )

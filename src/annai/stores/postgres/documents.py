@@ -1,66 +1,132 @@
-"""How are documents written to PostgreSQL? All of a batch in one stream a table, within the caller's transaction."""
+"""How does PostgreSQL hold documents? Rows of texts, sections, vectors and tokens; a batch is one stream a table."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from annai.stores.base import IndexedDocument, Keywords
-from annai.stores.postgres.database import PostgresDatabase, escape
+import numpy as np
+from numpy.typing import NDArray
+
+from annai.stores.base import IndexedDocument, Vectors
+from annai.stores.postgres.database import PostgresDatabase
 from annai.stores.postgres.postings import write_postings
 from annai.stores.postgres.rows import (
     DOCUMENT_COLUMNS,
     DOCUMENT_KINDS,
-    SECTION_COLUMNS,
     SECTION_KINDS,
     VECTOR_COLUMNS,
     VECTOR_KINDS,
     binary_vector,
+    escape,
+    read_document,
+    read_section,
+    read_vectors,
     section_row,
+    zero_vector,
 )
-from annai.types import FileState
+from annai.stores.rows import DOCUMENT_COLUMNS as READ_COLUMNS
+from annai.stores.rows import SECTION_COLUMNS, STATE_COLUMNS, names, select_sections
+from annai.text.keywords import Keywords
+from annai.types import Document, Statistics, StoredSection
 
-SLOTS = 16
-"""Rows that count a collection: as many writers seldom wait for each other."""
+COUNTER_SLOTS = 16
+"""Rows that count a collection: this many writers seldom wait for each other."""
+
+_SELECT_DOCUMENT = f"""
+    SELECT {names(STATE_COLUMNS, "f")}, {names(READ_COLUMNS, "d")}
+    FROM annai_documents d JOIN annai_files f ON f.id = d.id JOIN annai_collections c ON c.id = f.collection_id
+    WHERE c.name = %s AND f.path = %s
+"""
+_SELECT_SECTIONS = select_sections("annai_", "annai_requests")
 
 
 class Documents:
-    """The documents of a database, with their sections, vectors, tokens and words."""
+    """The documents of a database, with their sections, vectors, tokens and words. What writes needs a transaction."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    def save_state(self, collection: int, state: FileState) -> int:
-        """Remember what is known of a file; its number."""
-        problem = (state.problem.kind, escape(state.problem.reason)) if state.problem else (None, None)
-        return self._database.number(
-            """INSERT INTO annai_files (collection_id, path, size, mtime_ns, hash, problem_kind, problem_reason)
-            VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (collection_id, path) DO UPDATE SET size = excluded.size,
-            mtime_ns = excluded.mtime_ns, hash = excluded.hash, problem_kind = excluded.problem_kind,
-            problem_reason = excluded.problem_reason RETURNING id""",
-            (collection, escape(state.path), state.size, state.mtime_ns, state.hash, *problem),
+    def document(self, collection: str, path: str) -> Document | None:
+        """The document, or None."""
+        row = self._database.row(_SELECT_DOCUMENT, (collection, escape(path)))
+        state = len(STATE_COLUMNS)
+        return read_document(collection, row[:state], row[state:]) if row else None
+
+    def sections(self, collection: str, path: str) -> list[StoredSection]:
+        """All sections of a document."""
+        rows = self._database.rows(
+            f"""{_SELECT_SECTIONS} WHERE c.name = %s AND f.path = %s
+            AND s.id >= d.first_section AND s.id < d.first_section + d.section_count ORDER BY s.id""",
+            (collection, escape(path)),
         )
+        return [read_section(row) for row in rows]
+
+    def lookup(self, keys: Sequence[int]) -> dict[int, StoredSection]:
+        """Sections by key."""
+        rows = self._database.rows(f"{_SELECT_SECTIONS} WHERE s.id = ANY(%s)", ([int(key) for key in keys],))
+        return {row[0]: read_section(row) for row in rows}
+
+    def vectors(self, keys: Sequence[int], dimension: int) -> Vectors:
+        """The vectors of sections."""
+        vectors: dict[int, bytes] = dict(
+            self._database.rows(
+                "SELECT section_id, vector FROM annai_vectors WHERE section_id = ANY(%s) AND dimension = %s",
+                ([int(key) for key in keys], dimension),
+                binary=True,
+            )
+        )
+        zeros = zero_vector(dimension)
+        return read_vectors([vectors.get(key, zeros) for key in keys], dimension)
+
+    def tokens(self, keys: Sequence[int]) -> dict[int, bytes]:
+        """The tokens of passages."""
+        return dict(
+            self._database.rows(
+                "SELECT section_id, packed FROM annai_tokens WHERE section_id = ANY(%s)",
+                ([int(key) for key in keys],),
+                binary=True,
+            )
+        )
+
+    def dimension(self, collection: str) -> int:
+        """How many numbers the vectors of a collection have, by any of its documents; 0 if it has none."""
+        return self._database.number(
+            """SELECT dimension FROM annai_counters WHERE passages > 0
+            AND collection_id = (SELECT id FROM annai_collections WHERE name = %s) LIMIT 1""",
+            (collection,),
+        )
+
+    def statistics(self, collection: str) -> Statistics:
+        """Counts for one collection."""
+        row = self._database.row(
+            """SELECT coalesce(sum(documents), 0), coalesce(sum(sections), 0) FROM annai_counters
+            WHERE collection_id = (SELECT id FROM annai_collections WHERE name = %s)""",
+            (collection,),
+        )
+        documents, sections = row or (0, 0)
+        return Statistics(int(documents), int(sections), int(sections))
 
     def insert(self, collection: int, documents: Sequence[tuple[int, IndexedDocument]]) -> None:
         """Write documents whose files are known, everything of them in one stream a table."""
-        wanted = sum(len(indexed.sections) for _, indexed in documents)
-        key = self._database.number("SELECT annai_take_keys(%s)", (wanted,)) if wanted else 0
+        total = sum(len(indexed.sections) for _, indexed in documents)
+        key = self._database.number("SELECT annai_take_keys(%s)", (total,)) if total else 0
         rows: tuple[list[Any], ...] = ([], [], [], [])
         keywords: dict[int, Keywords] = {}
-        for file_id, indexed in documents:
+        for file, indexed in documents:
             document, first, dimension = indexed.document, key, indexed.vectors.shape[1]
             lengths = [words.length for words in indexed.keywords.values()]
             counts = (len(indexed.sections), len(lengths), sum(lengths), dimension)
             rows[0].append(
                 (
-                    *(file_id, collection, first, *counts, escape(document.title), indexed.is_cjk, document.format),
+                    *(file, collection, first, *counts, escape(document.title), indexed.is_cjk, document.format),
                     document.body_start,
                     json.dumps(document.front_matter, ensure_ascii=False),
                     escape(document.text),
                 )
             )
-            rows[1].extend(section_row(first, file_id, section) for section in indexed.sections)
+            rows[1].extend(section_row(first, file, section) for section in indexed.sections)
             rows[2].extend(
-                (first + order, file_id, collection, dimension, order in indexed.keywords, binary_vector(row))
+                (first + order, file, collection, dimension, order in indexed.keywords, binary_vector(row))
                 for order, row in enumerate(indexed.vectors)
             )
             rows[3].extend((first + order, packed) for order, packed in indexed.tokens.items())
@@ -73,16 +139,16 @@ class Documents:
         self._database.copy("annai_tokens", ("section_id", "packed"), rows[3], ("int8", "bytea"))
         write_postings(self._database, keywords)
 
-    def drop(self, files: Sequence[int]) -> None:
-        """Delete the documents of some files, and leave word of it beside the lists."""
-        dropped = self._database.rows(
+    def delete(self, files: Sequence[int]) -> None:
+        """Delete the documents of some files, and leave tombstones for the lists of words."""
+        deleted = self._database.rows(
             """DELETE FROM annai_documents WHERE id = ANY(%s)
             RETURNING first_section, section_count, collection_id, dimension, passages, words""",
             (files,),
         )
-        if not dropped:
+        if not deleted:
             return
-        spans = ([row[0] for row in dropped], [row[0] + row[1] for row in dropped])
+        spans = ([row[0] for row in deleted], [row[0] + row[1] for row in deleted])
         for table, column in (("sections", "id"), ("vectors", "section_id"), ("tokens", "section_id")):
             self._database.rows(
                 f"""DELETE FROM annai_{table} t USING unnest(%s::bigint[], %s::bigint[]) AS span (first, past)
@@ -91,16 +157,44 @@ class Documents:
             )
         self._database.rows(
             "INSERT INTO annai_tombstones SELECT * FROM unnest(%s::bigint[], %s::int[])",
-            (spans[0], [row[1] for row in dropped]),
+            (spans[0], [row[1] for row in deleted]),
         )
-        for _, count, collection, dimension, passages, words in dropped:
+        for _, count, collection, dimension, passages, words in deleted:
             self._count(collection, dimension, (-1, -count, -passages, -words))
 
-    def empty(self, collection: int) -> None:
-        """Delete a collection's documents, and what is known of its files."""
-        files = self._database.rows("DELETE FROM annai_files WHERE collection_id = %s RETURNING id", (collection,))
-        self.drop([file for (file,) in files])
+    def delete_counters(self, collection: int) -> None:
+        """Forget the counts of a collection that has no documents any more."""
         self._database.rows("DELETE FROM annai_counters WHERE collection_id = %s", (collection,))
+
+    def delete_orphans(self) -> None:
+        """Delete every row that belongs to no document."""
+        for table, column in (("annai_sections", "id"), ("annai_vectors", "section_id")):
+            self._database.rows(
+                f"""DELETE FROM {table} t WHERE NOT EXISTS (
+                    SELECT 1 FROM annai_documents d WHERE d.id = t.document_id
+                    AND t.{column} >= d.first_section AND t.{column} < d.first_section + d.section_count)"""
+            )
+        self._database.rows("DELETE FROM annai_tokens WHERE section_id NOT IN (SELECT id FROM annai_sections)")
+        self._database.rows("DELETE FROM annai_documents d WHERE id NOT IN (SELECT id FROM annai_files)")
+
+    def recount(self) -> None:
+        """Count again how much there is."""
+        self._database.rows("DELETE FROM annai_counters")
+        self._database.rows(
+            """INSERT INTO annai_counters SELECT collection_id, dimension, 0, count(*), sum(section_count),
+            sum(passages), sum(words) FROM annai_documents GROUP BY collection_id, dimension"""
+        )
+
+    def section_keys(self) -> NDArray[np.int64]:
+        """The keys of all rows of `annai_sections`, ascending."""
+        return self._keys("SELECT id FROM annai_sections ORDER BY 1")
+
+    def vector_keys(self) -> NDArray[np.int64]:
+        """The keys of all rows of `annai_vectors`, ascending."""
+        return self._keys("SELECT section_id FROM annai_vectors ORDER BY 1")
+
+    def _keys(self, sql: str) -> NDArray[np.int64]:
+        return np.array([key for (key,) in self._database.rows(sql)], np.int64)
 
     def _count(self, collection: int, dimension: int, more: tuple[int, int, int, int]) -> None:
         self._database.rows(
@@ -108,5 +202,5 @@ class Documents:
             ON CONFLICT (collection_id, dimension, slot) DO UPDATE SET documents = c.documents + excluded.documents,
             sections = c.sections + excluded.sections, passages = c.passages + excluded.passages,
             words = c.words + excluded.words""",
-            (collection, dimension, SLOTS, *more),
+            (collection, dimension, COUNTER_SLOTS, *more),
         )

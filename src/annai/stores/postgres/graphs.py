@@ -1,42 +1,43 @@
-"""When do vectors in PostgreSQL get an HNSW index? When they are many, and not while most of them are still to come."""
+"""When do vectors in PostgreSQL get an HNSW index? When they are many, and most of those to come are there."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from psycopg import errors
 
 from annai.settings import StoreSettings
-from annai.stores.postgres.database import PostgresDatabase
+from annai.stores.postgres.database import Connection, PostgresDatabase
 
 INDEX_FROM = 10_000
-"""Passages of one dimension from which on they get a graph; fewer are compared one by one, exactly."""
+"""From this many passages of one dimension on they get a graph; fewer are compared one by one, exactly."""
 
-LARGEST_INDEXED = 4_000
+MAX_INDEXED_DIMENSION = 4_000
 """Numbers of a vector that pgvector can index; longer ones are compared one by one."""
 
 LINK_BYTES, NODE_BYTES = 40, 300
-"""What a graph takes while it is built, beside the vectors: for each of its `hnsw_m`, and for each passage."""
+"""What a graph takes while it is built, besides the vectors: for each of its `hnsw_m`, and for each passage."""
 
-MOST_MEMORY_MB = 2_000
+MAX_MEMORY_MB = 2_000
 """What the server may take to build one. A graph that does not fit is built on disk, which takes many times as long."""
 
-STILL_TO_COME = 4
-"""While more than one in so many documents still waits, the graph does too: at once it is built faster."""
+MAX_WAITING_SHARE = 0.25
+"""While more files than this share of the documents wait to be indexed, the graph waits too: at once it is built
+faster."""
 
 
 def build_graphs(
     database: PostgresDatabase, settings: StoreSettings, waiting: int, dimensions: Sequence[int] | None = None
 ) -> None:
-    """Build the graphs that are due, of these dimensions or of all; others read and write meanwhile.
+    """Build the graphs that are due, of these dimensions or of all, while others read and write.
 
-    `waiting` tells how many files are still to be indexed.
+    `waiting` is how many files are still to be indexed.
     """
     for dimension, passages, documents in database.rows(
         "SELECT dimension, sum(passages)::bigint, sum(documents)::bigint FROM annai_counters GROUP BY dimension"
     ):
-        wanted = dimensions is None or dimension in dimensions
-        if not wanted or passages < INDEX_FROM or dimension > LARGEST_INDEXED or waiting * STILL_TO_COME > documents:
+        is_asked = dimensions is None or dimension in dimensions
+        is_due = passages >= INDEX_FROM and waiting <= MAX_WAITING_SHARE * documents
+        if not is_asked or not is_due or dimension > MAX_INDEXED_DIMENSION:
             continue
         name = f"annai_hnsw_{dimension}"
         if not database.number("SELECT indisvalid::int FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)):
@@ -44,13 +45,13 @@ def build_graphs(
 
 
 def _build(database: PostgresDatabase, settings: StoreSettings, name: str, dimension: int, passages: int) -> None:
-    """Build one, unless another process is at it."""
+    """Build one, unless another process does."""
     with database.connection() as connection:
         (mine,) = connection.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (name,)).fetchone()
         if not mine:
             return
         try:
-            with _roomy(connection, passages * (2 * dimension + LINK_BYTES * settings.hnsw_m + NODE_BYTES)):
+            with _memory(connection, passages * (2 * dimension + LINK_BYTES * settings.hnsw_m + NODE_BYTES)):
                 try:
                     _create(connection, settings, name, dimension)
                 except (errors.DiskFull, errors.OutOfMemory):
@@ -61,8 +62,8 @@ def _build(database: PostgresDatabase, settings: StoreSettings, name: str, dimen
             connection.execute("SELECT pg_advisory_unlock(hashtext(%s))", (name,))
 
 
-def _create(connection: Any, settings: StoreSettings, name: str, dimension: int) -> None:  # noqa: ANN401 - psycopg's
-    # One that is there and not valid was cut off while it was built.
+def _create(connection: Connection, settings: StoreSettings, name: str, dimension: int) -> None:
+    # One that is not valid was cut off while it was built.
     connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
     connection.execute(
         f"""CREATE INDEX CONCURRENTLY {name} ON annai_vectors
@@ -73,9 +74,9 @@ def _create(connection: Any, settings: StoreSettings, name: str, dimension: int)
 
 
 @contextmanager
-def _roomy(connection: Any, needed: int) -> Iterator[None]:  # noqa: ANN401 - psycopg's
-    """Let the server take so many bytes for building, unless it is set to take more anyway."""
-    megabytes = min(needed // 1_000_000 + 1, MOST_MEMORY_MB)
+def _memory(connection: Connection, needed: int) -> Iterator[None]:
+    """Let the server take this many bytes for building, unless it is set to take more anyway."""
+    megabytes = min(needed // 1_000_000 + 1, MAX_MEMORY_MB)
     connection.execute(
         """SELECT set_config('maintenance_work_mem', greatest(setting::bigint, %s * 1000)::text, false)
         FROM pg_settings WHERE name = 'maintenance_work_mem'""",

@@ -1,60 +1,58 @@
-"""How do many machines share one queue? Each claims its own requests, for as long as it shows that it lives."""
+"""How do many machines share one queue? Each claims its own requests, and keeps them while it renews its lease."""
 
 import threading
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 from uuid import uuid4
 
 from annai.errors import StoreError
 from annai.stores.base import RequestResult, Requests
-from annai.stores.postgres.database import PostgresDatabase, escape, unescape
+from annai.stores.postgres.database import PostgresDatabase
+from annai.stores.postgres.rows import escape, unescape
+from annai.stores.rows import REQUEST_COLUMNS, SUPERSEDED, Row, names
 from annai.types import Request, RequestStatus
 
-BEATS = 3
-"""How often a claim is renewed in the time that it stands by itself: one lost beat must not end it."""
-
-_COLUMNS = "id, collection, path, hash, status, created_at, started_at, completed_at, error, attempts"
-_NEWER = "a newer request came"
+HEARTBEATS_PER_LEASE = 3
+"""How often a lease is renewed before it would end: one lost heartbeat must not end it."""
 
 
 class PostgresRequests(Requests):
     """The queue, in the same database as the index.
 
-    A claim stands for `lease` seconds and is renewed while its worker lives; after that it goes back to the others.
+    A claim is a lease of some seconds, which is renewed while its worker lives; then others may claim the request.
     """
 
-    def __init__(self, database: PostgresDatabase, lease: float) -> None:
+    def __init__(self, database: PostgresDatabase, lease_seconds: float) -> None:
         self._database = database
-        self._lease = lease
+        self._lease_seconds = lease_seconds
         self._worker = uuid4().hex
-        self._heart: threading.Thread | None = None
+        self._heartbeat: threading.Thread | None = None
         self._stop = threading.Event()
 
     def add(self, collection: str, paths: Iterable[str]) -> list[int]:
-        """The pending ones of these paths step back; new rows wait."""
-        wanted = [escape(path) for path in dict.fromkeys(paths)]
+        """Skip what is pending for these paths, then insert new rows."""
+        escaped = [escape(path) for path in dict.fromkeys(paths)]
         with self._database.writing():
-            self._take_turns()
+            self._lock_pending()
             self._database.rows(
                 """UPDATE annai_requests SET status = 'skipped', completed_at = clock_timestamp(), error = %s
                 WHERE status = 'pending' AND collection = %s AND path = ANY(%s)""",
-                (_NEWER, collection, wanted),
+                (SUPERSEDED, collection, escaped),
             )
             rows = self._database.rows(
                 """INSERT INTO annai_requests (collection, path)
-                SELECT %s, path FROM unnest(%s::text[]) WITH ORDINALITY AS w (path, place) ORDER BY place
+                SELECT %s, path FROM unnest(%s::text[]) WITH ORDINALITY AS w (path, position) ORDER BY position
                 RETURNING id""",
-                (collection, wanted),
+                (collection, escaped),
             )
         return [number for (number,) in rows]
 
     def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
-        """Those that nobody else is claiming at the same moment; first, what dead workers left goes back."""
+        """Those that nobody else is claiming at the same moment; first, the claims of dead workers are released."""
         if self._database.number(
             "SELECT 1 FROM annai_requests WHERE status = 'processing' AND leased_until < clock_timestamp() LIMIT 1"
         ):
-            self._give_back("leased_until < clock_timestamp()", ())
+            self._release("leased_until < clock_timestamp()", ())
         with self._database.writing():
             rows = self._database.rows(
                 f"""UPDATE annai_requests SET status = 'processing', started_at = clock_timestamp(), worker = %s,
@@ -63,23 +61,23 @@ class PostgresRequests(Requests):
                     AND (%s::text[] IS NULL OR collection = ANY(%s)) AND NOT EXISTS (
                         SELECT 1 FROM annai_requests q WHERE q.status = 'processing'
                         AND q.collection = p.collection AND q.path = p.path)
-                    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED) RETURNING {_COLUMNS}""",
-                (self._worker, self._lease, _list(collections), _list(collections), limit),
+                    ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED) RETURNING {names(REQUEST_COLUMNS)}""",
+                (self._worker, self._lease_seconds, _list(collections), _list(collections), limit),
             )
         if rows:
-            self._beat()
+            self._start_heartbeat()
         return sorted(map(_request, rows), key=lambda request: request.id)
 
-    def finish(self, outcomes: Sequence[RequestResult]) -> None:
-        """One row each; a claim that was lost meanwhile is another's to finish."""
+    def finish(self, results: Sequence[RequestResult]) -> None:
+        """One row each; a claim that was lost in the meantime is another worker's to finish."""
         with self._database.writing():
-            if any(outcome.status == "pending" for outcome in outcomes):
-                self._take_turns()
-            for outcome in outcomes:
-                again = outcome.status == "pending" and not self._database.number(
+            if any(result.status == "pending" for result in results):
+                self._lock_pending()
+            for result in results:
+                again = result.status == "pending" and not self._database.number(
                     """SELECT 1 FROM annai_requests n JOIN annai_requests o USING (collection, path)
                     WHERE o.id = %s AND n.status = 'pending'""",
-                    (outcome.id,),
+                    (result.id,),
                 )
                 self._database.rows(
                     """UPDATE annai_requests SET status = %s, error = %s, hash = %s, attempts = attempts + %s,
@@ -87,20 +85,20 @@ class PostgresRequests(Requests):
                     due_at = clock_timestamp() + make_interval(secs => %s), worker = '', leased_until = NULL
                     WHERE id = %s AND status = 'processing' AND worker = %s""",
                     (
-                        "skipped" if outcome.status == "pending" and not again else outcome.status,
-                        escape(outcome.error),
-                        outcome.hash,
-                        int(outcome.status == "pending"),
+                        "skipped" if result.status == "pending" and not again else result.status,
+                        escape(result.error),
+                        result.hash,
+                        int(result.status == "pending"),
                         again,
-                        outcome.pause,
-                        outcome.id,
+                        result.pause,
+                        result.id,
                         self._worker,
                     ),
                 )
 
     def recover(self) -> int:
-        """Only what this process claimed, and what nobody renews any more: others are at the rest."""
-        return self._give_back("worker = %s OR leased_until < clock_timestamp()", (self._worker,))
+        """Only what this process claimed, and what nobody renews any more: others are processing the rest."""
+        return self._release("worker = %s OR leased_until < clock_timestamp()", (self._worker,))
 
     def counts(self) -> dict[RequestStatus, int]:
         """By status."""
@@ -109,14 +107,14 @@ class PostgresRequests(Requests):
     def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
         """The latest, newest first."""
         rows = self._database.rows(
-            f"""SELECT {_COLUMNS} FROM annai_requests WHERE (%s::text IS NULL OR status = %s)
+            f"""SELECT {names(REQUEST_COLUMNS)} FROM annai_requests WHERE (%s::text IS NULL OR status = %s)
             AND (%s = '' OR collection = %s) ORDER BY id DESC LIMIT %s""",
             (status, status, collection, collection, limit),
         )
         return [_request(row) for row in rows]
 
     def due(self, collections: Sequence[str] | None = None) -> int:
-        """Asked before every search: it reads only those that wait."""
+        """Called before every search, so it reads only what is pending or processing."""
         return self._database.number(
             """SELECT count(*) FROM annai_requests WHERE status IN ('pending', 'processing')
             AND (status = 'processing' OR due_at <= clock_timestamp())
@@ -142,15 +140,15 @@ class PostgresRequests(Requests):
             )
 
     def close(self) -> None:
-        """Let the heart rest."""
+        """Stop renewing leases."""
         self._stop.set()
-        if self._heart is not None:
-            self._heart.join()
+        if self._heartbeat is not None:
+            self._heartbeat.join()
 
-    def _give_back(self, which: str, values: tuple[object, ...]) -> int:
-        """Claims become pending again, or step back for a newer request of the same path."""
+    def _release(self, which: str, values: tuple[object, ...]) -> int:
+        """Make claims pending again, or skip them if their path was queued again."""
         with self._database.writing():
-            self._take_turns()
+            self._lock_pending()
             rows = self._database.rows(
                 f"""UPDATE annai_requests o SET worker = '', leased_until = NULL, started_at = NULL,
                 (status, completed_at, error) = (SELECT
@@ -160,39 +158,37 @@ class PostgresRequests(Requests):
                     FROM (SELECT EXISTS (SELECT 1 FROM annai_requests n WHERE n.status = 'pending'
                         AND n.collection = o.collection AND n.path = o.path) AS newer) AS compared)
                 WHERE status = 'processing' AND ({which}) RETURNING id""",
-                (_NEWER, *values),
+                (SUPERSEDED, *values),
             )
         return len(rows)
 
-    def _take_turns(self) -> None:
-        """Let no two transactions make a request of the same path pending at once."""
+    def _lock_pending(self) -> None:
+        """Make other transactions that add pending requests wait until this one ends."""
         self._database.rows("SELECT pg_advisory_xact_lock(hashtext(current_schema() || '.annai_requests'))")
 
-    def _beat(self) -> None:
-        """See to it that this process's claims are renewed for as long as it has some."""
-        if self._heart is None:
-            self._heart = threading.Thread(target=self._renew, name="annai-lease", daemon=True)
-            self._heart.start()
+    def _start_heartbeat(self) -> None:
+        """Renew the leases of this process from now on."""
+        if self._heartbeat is None:
+            self._heartbeat = threading.Thread(target=self._renew_leases, name="annai-lease", daemon=True)
+            self._heartbeat.start()
 
-    def _renew(self) -> None:
-        while not self._stop.wait(self._lease / BEATS):
+    def _renew_leases(self) -> None:
+        while not self._stop.wait(self._lease_seconds / HEARTBEATS_PER_LEASE):
             try:
                 self._database.rows(
                     """UPDATE annai_requests SET leased_until = clock_timestamp() + make_interval(secs => %s)
                     WHERE status = 'processing' AND worker = %s""",
-                    (self._lease, self._worker),
+                    (self._lease_seconds, self._worker),
                 )
             except StoreError:
-                # The server is away. Whoever claimed something hears of it too; the next beat tries again.
+                # The server is away. The indexer gets the same error; the next heartbeat tries again.
                 continue
 
 
-def _request(row: tuple[Any, ...]) -> Request:
+def _request(row: Row) -> Request:
     number, collection, path, digest, status, created, started, completed, error, attempts = row
-    return Request(
-        number, collection, unescape(path), digest, status, _time(created), _time(started), _time(completed),
-        unescape(error), attempts,
-    )  # fmt: skip
+    times = (_time(created), _time(started), _time(completed))
+    return Request(number, collection, unescape(path), digest, status, *times, unescape(error), attempts)
 
 
 def _time(moment: datetime | None) -> str:

@@ -1,14 +1,18 @@
-"""How do sections and vectors stand in the rows of PostgreSQL, and how is a restriction said in SQL?"""
+"""How do values stand in the rows of PostgreSQL, and how is a restriction said in SQL?
+
+The rows are those of an SQLite file (`stores.rows`), with texts escaped.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
-from annai.stores.base import Vectors, trim_prefix
-from annai.stores.postgres.database import escape, unescape
-from annai.stores.sqlite import rows
-from annai.types import Section, StoredSection, Where
+from annai.stores import rows
+from annai.stores.base import Vectors
+from annai.stores.paths import trim_prefix
+from annai.stores.rows import Row
+from annai.types import Collection, Document, FileState, Section, StoredSection, Where
 
 DOCUMENT_COLUMNS = tuple(
     """id collection_id first_section section_count passages words dimension title japanese format body_start
@@ -16,40 +20,79 @@ DOCUMENT_COLUMNS = tuple(
 )
 DOCUMENT_KINDS = tuple("int8 int4 int8 int4 int4 int8 int4 text bool text int4 text text".split())
 
-SECTION_COLUMNS = tuple(
-    """id document_id ordinal parent depth last_depth heading heading_path number piece start_position end_position
-    start_line end_line token_count is_passage""".split()
-)
 SECTION_KINDS = tuple("int8 int8 int4 int4 int2 int2 text text text int4 int4 int4 int4 int4 int4 bool".split())
 
 VECTOR_COLUMNS = tuple("section_id document_id collection_id dimension is_passage vector".split())
 VECTOR_KINDS = tuple("int8 int8 int4 int4 bool bytea".split())
 """The vector goes as the bytes that pgvector itself would send."""
 
-SELECT_SECTIONS = """
-    SELECT s.id, d.first_section, c.name, f.path, d.title, d.japanese, f.problem_kind, f.problem_reason,
-    s.ordinal, s.parent, s.depth, s.heading, s.heading_path, s.number, s.start_position, s.end_position,
-    s.start_line, s.end_line, s.token_count, s.piece, s.last_depth, s.is_passage,
-    EXISTS (SELECT 1 FROM annai_requests r
-        WHERE r.collection = c.name AND r.path = f.path AND r.status IN ('pending', 'processing'))
-    FROM annai_sections s JOIN annai_documents d ON d.id = s.document_id
-    JOIN annai_files f ON f.id = s.document_id JOIN annai_collections c ON c.id = f.collection_id
-"""
-"""The same columns as an SQLite file's."""
+ESCAPE_CHARACTER = "\ue000"
+"""A private character that stands before what PostgreSQL cannot hold in a text (NUL), and before itself."""
 
-_HEADER = 4
-"""Bytes before the numbers of a vector: their count, and two that are not used."""
+_VECTOR_HEADER_BYTES = 4
+"""Before the numbers of a vector: their count, and two bytes that are not used."""
+
+T = TypeVar("T")
+
+
+def escape(text: str) -> str:
+    """A text as PostgreSQL can hold it: the same one, unless it has a NUL in it."""
+    if ESCAPE_CHARACTER not in text and "\0" not in text:
+        return text
+    return text.replace(ESCAPE_CHARACTER, ESCAPE_CHARACTER + "1").replace("\0", ESCAPE_CHARACTER + "0")
+
+
+def unescape(text: str) -> str:
+    """The text that was escaped."""
+    if ESCAPE_CHARACTER not in text:
+        return text
+    return text.replace(ESCAPE_CHARACTER + "0", "\0").replace(ESCAPE_CHARACTER + "1", ESCAPE_CHARACTER)
+
+
+def collection_row(collection: Collection) -> tuple[object, ...]:
+    """The values of `COLLECTION_COLUMNS`; what comes from the user is escaped."""
+    name, source, description, *rest = rows.collection_row(collection)
+    return (name, _escape_value(source), _escape_value(description), *rest)
+
+
+def read_collection(row: Row) -> Collection:
+    """The collection of a row of `COLLECTION_COLUMNS`."""
+    name, source, description, *rest = row
+    return rows.read_collection((name, unescape(source), unescape(description), *rest))
+
+
+def state_row(state: FileState) -> tuple[object, ...]:
+    """The values of `STATE_COLUMNS`."""
+    return tuple(map(_escape_value, rows.state_row(state)))
+
+
+def read_state(row: Row) -> FileState:
+    """The file state of a row of `STATE_COLUMNS`."""
+    return rows.read_state([*map(_unescape_value, row)])
+
+
+def read_document(collection: str, state: Row, document: Row) -> Document:
+    """The document of a row of `STATE_COLUMNS` and one of `stores.rows.DOCUMENT_COLUMNS`."""
+    title, text, *rest = document
+    return rows.read_document(collection, [*map(_unescape_value, state)], (unescape(title), unescape(text), *rest))
 
 
 def section_row(first: int, document_id: int, section: Section) -> tuple[object, ...]:
-    """The row of a section of a document whose sections begin at `first`: an SQLite file's, with texts as kept here."""
-    row = rows.section_row(first, document_id, section)
-    return tuple(escape(value) if isinstance(value, str) else value for value in row)
+    """The values of `SECTION_COLUMNS` for a section of a document whose sections begin at the key `first`."""
+    return tuple(map(_escape_value, rows.section_row(first, document_id, section)))
 
 
-def stored_section(row: Sequence[Any]) -> StoredSection:
-    """The section that a row of `SELECT_SECTIONS` tells of."""
-    return rows.stored_section(tuple(unescape(value) if isinstance(value, str) else value for value in row))
+def read_section(row: Row) -> StoredSection:
+    """The section of a row of `select_sections`."""
+    return rows.read_section(tuple(map(_unescape_value, row)))
+
+
+def _escape_value(value: T) -> T | str:
+    return escape(value) if isinstance(value, str) else value
+
+
+def _unescape_value(value: T) -> T | str:
+    return unescape(value) if isinstance(value, str) else value
 
 
 def binary_vector(vector: Vectors) -> bytes:
@@ -57,10 +100,15 @@ def binary_vector(vector: Vectors) -> bytes:
     return len(vector).to_bytes(2, "big") + b"\0\0" + vector.astype(">f2").tobytes()
 
 
-def from_binary(rows: Sequence[bytes], dimension: int) -> Vectors:
+def read_vectors(vectors: Sequence[bytes], dimension: int) -> Vectors:
     """The vectors that came over the wire, one a row."""
-    raw = b"".join(row[_HEADER:] for row in rows)
-    return np.frombuffer(raw, ">f2").astype(np.float32).reshape(len(rows), dimension)
+    raw = b"".join(vector[_VECTOR_HEADER_BYTES:] for vector in vectors)
+    return np.frombuffer(raw, ">f2").astype(np.float32).reshape(len(vectors), dimension)
+
+
+def zero_vector(dimension: int) -> bytes:
+    """The bytes of a vector of zeros, as `read_vectors` takes them."""
+    return bytes(_VECTOR_HEADER_BYTES + 2 * dimension)
 
 
 def text_vector(vector: Vectors) -> str:

@@ -104,7 +104,7 @@ MIGRATIONS = (
         PRIMARY KEY (collection_id, dimension, slot)
     );
 
-    -- Word → the passages that hold it, in segments; see postgres_postings.py.
+    -- Word → the passages that hold it, in segments; see postings.py.
     CREATE TABLE annai_segments (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, level integer NOT NULL);
     CREATE TABLE annai_postings (
         word text COLLATE "C" NOT NULL,
@@ -113,7 +113,7 @@ MIGRATIONS = (
         PRIMARY KEY (word, segment)
     );
     CREATE INDEX annai_postings_segment ON annai_postings (segment);
-    -- Sections that are gone while lists still name them.
+    -- Sections that were deleted while lists still name them.
     CREATE TABLE annai_tombstones (first_section bigint PRIMARY KEY, section_count integer NOT NULL);
 
     -- The queue. Of one path at most one request is pending; who claims one holds it until leased_until.

@@ -1,1 +1,1 @@
-"""How do engines that only find neighbours serve beside an index file? LanceDB, Chroma, Qdrant."""
+"""How do engines that find neighbours serve an index file? LanceDB, Chroma, Qdrant."""

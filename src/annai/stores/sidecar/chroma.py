@@ -17,21 +17,25 @@ from numpy.typing import NDArray
 from annai.config import Config
 from annai.errors import StoreError, StoreFull
 from annai.settings import StoreSettings
-from annai.stores.base import Store, Vectors, without_secrets
-from annai.stores.sidecar.store import Neighbours, Passage, SidecarStore, Span
-from annai.stores.sqlite.store import prepare_folder
+from annai.stores.base import Store, Vectors
+from annai.stores.sidecar.neighbours import Neighbours, Passage, redact_url
+from annai.stores.sidecar.vectors import open_beside
+from annai.stores.sqlite.database import make_index_folder
+from annai.stores.sqlite.search_index import Span
 from annai.types import Where
 
-REMOVED_AT_ONCE = 2_000
-READ_AT_ONCE = 10_000
-"""Keys read at a time when all are wanted."""
+REMOVE_BATCH, READ_BATCH = 2_000, 10_000
+"""Keys removed and read in one call."""
+
+ChromaCollection = Any
+"""A collection of Chroma, a third party's object."""
 
 
 def open_store(config: Config) -> Store:
     """Open the index: the file, and Chroma's folder or server."""
-    prepare_folder(config.database_path)
+    make_index_folder(config.database_path)
     folder = config.database_path.with_suffix("")
-    return SidecarStore(config.database_path, ChromaNeighbours(config.store, folder))
+    return open_beside(config.database_path, ChromaNeighbours(config.store, folder))
 
 
 class ChromaNeighbours(Neighbours):
@@ -40,8 +44,8 @@ class ChromaNeighbours(Neighbours):
     def __init__(self, settings: StoreSettings, folder: Path) -> None:
         self._settings = settings
         self._folder = folder
-        self.address = without_secrets(settings.url) or str(folder)
-        self._turn = threading.Lock()
+        self.address = redact_url(settings.url) or str(folder)
+        self._lock = threading.Lock()
         quiet = Settings(anonymized_telemetry=False)
         with self._translate_errors():
             if settings.url:
@@ -53,14 +57,14 @@ class ChromaNeighbours(Neighbours):
                 self._client = chromadb.HttpClient(parts.hostname, port, ssl=secure, settings=quiet)
             else:
                 self._client = chromadb.PersistentClient(folder, settings=quiet)
-            self._most = int(self._client.get_max_batch_size())
+            self._batch_size = int(self._client.get_max_batch_size())
 
     def add(self, passages: Sequence[Passage]) -> None:
         """In as few calls as Chroma takes."""
         with self._translate_errors():
             collection = self._collection(len(passages[0].vector), make=True)
-            for start in range(0, len(passages), self._most):
-                part = passages[start : start + self._most]
+            for start in range(0, len(passages), self._batch_size):
+                part = passages[start : start + self._batch_size]
                 collection.upsert(
                     ids=[_id(passage) for passage in part],
                     embeddings=np.array([passage.vector for passage in part], np.float32),
@@ -81,40 +85,46 @@ class ChromaNeighbours(Neighbours):
         keys = [key for first, past in spans for key in range(first, past)]
         with self._translate_errors():
             for collection in self._collections():
-                for start in range(0, len(keys), REMOVED_AT_ONCE):
-                    collection.delete(where={"key": {"$in": keys[start : start + REMOVED_AT_ONCE]}})
+                for start in range(0, len(keys), REMOVE_BATCH):
+                    collection.delete(where={"key": {"$in": keys[start : start + REMOVE_BATCH]}})
 
-    def nearest(self, vector: Vectors, count: int, collections: Sequence[int] | None, where: Where) -> list[int]:  # noqa: ARG002 - Chroma has no filter for beginnings of paths
-        """HNSW keeps as many candidates as are asked for, so that more are found than the few that are wanted."""
+    def nearest(self, vector: Vectors, count: int, collections: Sequence[int] | None, _where: Where, /) -> list[int]:
+        """By HNSW, which keeps as many candidates as are asked for; Chroma cannot filter by the beginning of a path."""
         with self._translate_errors():
             collection = self._collection(len(vector))
             if collection is None:
                 return []
             narrowed = {} if collections is None else {"where": {"collection": {"$in": [*collections, -1]}}}
-            wanted = min(count, collection.count())
-            if not wanted:
+            size = min(count, collection.count())
+            if not size:
                 return []
-            found = collection.query(query_embeddings=[vector], n_results=wanted, include=[], **narrowed)
+            found = collection.query(query_embeddings=[vector], n_results=size, include=[], **narrowed)
             return [_key(each) for each in found["ids"][0]]
 
     def keys(self) -> NDArray[np.int64]:
         """From the ids."""
-        found: list[int] = []
+        keys: list[int] = []
         with self._translate_errors():
             for collection in self._collections():
-                for start in range(0, collection.count(), READ_AT_ONCE):
-                    ids = collection.get(limit=READ_AT_ONCE, offset=start, include=[])["ids"]
-                    found += [_key(each) for each in ids]
-        return np.array(found, np.int64)
+                for start in range(0, collection.count(), READ_BATCH):
+                    ids = collection.get(limit=READ_BATCH, offset=start, include=[])["ids"]
+                    keys += [_key(each) for each in ids]
+        return np.array(keys, np.int64)
+
+    def optimize(self, *, now: bool = False) -> None:
+        """Chroma orders passages as it takes them in."""
 
     def size_on_disk(self) -> int:
         """The files of the folder; nothing, if it is a server's."""
         return sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
 
-    def _collections(self) -> list[Any]:
+    def close(self) -> None:
+        """Chroma's client has nothing to close."""
+
+    def _collections(self) -> list[ChromaCollection]:
         return [self._open(each.name) for each in self._client.list_collections() if each.name.startswith("annai_")]
 
-    def _collection(self, dimension: int, *, make: bool = False) -> Any:  # noqa: ANN401 - chromadb is there or not
+    def _collection(self, dimension: int, *, make: bool = False) -> ChromaCollection:
         name = f"annai_{dimension}"
         if make:
             space = {
@@ -127,13 +137,13 @@ class ChromaNeighbours(Neighbours):
         known = {each.name for each in self._client.list_collections()}
         return self._open(name) if name in known else None
 
-    def _open(self, name: str) -> Any:  # noqa: ANN401 - chromadb is there or not
+    def _open(self, name: str) -> ChromaCollection:
         return self._client.get_collection(name, embedding_function=None)
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Let threads take turns, and turn Chroma's errors into sentences."""
-        with self._turn:
+        """Let one thread at a time use Chroma, and turn its errors into sentences."""
+        with self._lock:
             try:
                 yield
             except (ChromaError, httpx.HTTPError, OSError, RuntimeError, ValueError) as error:
@@ -144,8 +154,8 @@ class ChromaNeighbours(Neighbours):
                     ) from error
                 reason = text.splitlines()[0] if text else type(error).__name__
                 raise StoreError(
-                    f"Chroma at {self.address} could not be used ({reason}); see that it runs and that store.url is "
-                    "right. Nothing is lost: what was not written is done again."
+                    f"Chroma at {self.address} could not be used ({reason}); check that it runs and that store.url is "
+                    "right. Nothing is lost: what was not written is indexed again later."
                 ) from error
 
 

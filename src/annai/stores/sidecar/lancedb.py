@@ -17,44 +17,53 @@ from numpy.typing import NDArray
 from annai.config import Config
 from annai.errors import StoreError, StoreFull
 from annai.settings import StoreSettings
-from annai.stores.base import Store, Vectors, trim_prefix, without_secrets
-from annai.stores.sidecar.store import Neighbours, Passage, SidecarStore, Span
-from annai.stores.sqlite.store import prepare_folder
+from annai.stores.base import Store, Vectors
+from annai.stores.paths import trim_prefix
+from annai.stores.sidecar.neighbours import Neighbours, Passage, redact_url
+from annai.stores.sidecar.vectors import open_beside
+from annai.stores.sqlite.database import make_index_folder
+from annai.stores.sqlite.search_index import Span
 from annai.types import Where
 
 logger = logging.getLogger(__name__)
 
 INDEX_FROM = 50_000
-"""Passages from which on they get a vector index; fewer are compared one by one, exactly, in some milliseconds."""
+"""From this many passages on they get a vector index; fewer are compared one by one, exactly, in milliseconds."""
 
 WRITES_BEFORE_COMPACTION = 32
-"""Each write leaves a small file; so many of them are put together."""
+"""Each write leaves a small file; this many of them are put together."""
 
-OLD_VERSIONS = timedelta(minutes=10)
+OLD_VERSIONS_KEPT = timedelta(minutes=10)
 """How long what a compaction replaced stays, for searches that still read it."""
 
-SEARCHED_PARTS, REFINED = 40, 2
+SEARCHED_PARTS, REFINE_FACTOR = 40, 2
 """How many parts of the vector index a search looks into, and how many times the candidates are compared in full."""
+
+Table = Any
+"""A table of LanceDB, a third party's object."""
+
+ArrowObject = Any
+"""A schema or a table of pyarrow, a third party's object."""
 
 _DISTANCES = {"cosine": "cosine", "ip": "dot", "l2": "l2"}
 
 
 def open_store(config: Config) -> Store:
     """Open the index: the file, and the folder or URI of the table."""
-    prepare_folder(config.database_path)
+    make_index_folder(config.database_path)
     uri = config.store.url or str(config.database_path.with_suffix(""))
-    return SidecarStore(config.database_path, LanceNeighbours(uri, config.store))
+    return open_beside(config.database_path, LanceNeighbours(uri, config.store))
 
 
 class LanceNeighbours(Neighbours):
-    """Passages in LanceDB: their vectors, and beside them what filters and people look at."""
+    """Passages in LanceDB: their vectors, and what filters and people look at."""
 
     def __init__(self, uri: str, settings: StoreSettings) -> None:
         self._uri = uri
-        self.address = without_secrets(uri)
+        self.address = redact_url(uri)
         self._settings = settings
         self._writes = 0
-        self._opened: dict[str, Any] = {}
+        self._opened: dict[str, Table] = {}
         with self._translate_errors():
             # Every search sees what other processes wrote before it.
             self._connection = lancedb.connect(uri, read_consistency_interval=timedelta(0))
@@ -74,7 +83,7 @@ class LanceNeighbours(Neighbours):
                     clauses = [f"(key >= {first} AND key < {past})" for first, past in spans[start : start + 500]]
                     table.delete(" OR ".join(clauses))
 
-    def nearest(self, vector: Vectors, count: int, collections: Sequence[int] | None, where: Where) -> list[int]:
+    def nearest(self, vector: Vectors, count: int, collections: Sequence[int] | None, where: Where, /) -> list[int]:
         """Filtered first, then compared."""
         with self._translate_errors():
             table = self._table(len(vector))
@@ -83,8 +92,8 @@ class LanceNeighbours(Neighbours):
             search = table.search(vector).distance_type(_DISTANCES[self._settings.hnsw_space])
             search = (
                 search.nprobes(SEARCHED_PARTS)
-                .ef(max(REFINED * count, self._settings.hnsw_search_ef))
-                .refine_factor(REFINED)
+                .ef(max(REFINE_FACTOR * count, self._settings.hnsw_search_ef))
+                .refine_factor(REFINE_FACTOR)
             )
             if clause := _clause(collections, where):
                 search = search.where(clause, prefilter=True)
@@ -99,8 +108,8 @@ class LanceNeighbours(Neighbours):
             ]
             return np.concatenate([np.zeros(0, np.int64), *parts])
 
-    def settle(self, *, now: bool = False) -> None:
-        """Put small files together, and index what has become large."""
+    def optimize(self, *, now: bool = False) -> None:
+        """Put small files together, and index large tables."""
         if not now and self._writes < WRITES_BEFORE_COMPACTION:
             return
         self._writes = 0
@@ -120,13 +129,13 @@ class LanceNeighbours(Neighbours):
                             ef_construction=self._settings.hnsw_construction_ef,
                         ),
                     )
-                table.optimize(cleanup_older_than=OLD_VERSIONS)
+                table.optimize(cleanup_older_than=OLD_VERSIONS_KEPT)
 
     def vacuum(self) -> None:
         """Keep the latest version alone."""
-        self.settle(now=True)
+        self.optimize(now=True)
         with self._translate_errors(), warnings.catch_warnings():
-            # It warns that others may still read older versions: whoever vacuums knows.
+            # It warns that others may still read older versions: a vacuum means to end that.
             warnings.simplefilter("ignore", UserWarning)
             for table in self._tables():
                 table.optimize(cleanup_older_than=timedelta(0))
@@ -137,13 +146,16 @@ class LanceNeighbours(Neighbours):
             return 0
         return sum(file.stat().st_size for file in Path(self._uri).rglob("*") if file.is_file())
 
-    def _tables(self) -> list[Any]:
+    def close(self) -> None:
+        """LanceDB holds nothing open."""
+
+    def _tables(self) -> list[Table]:
         for name in self._connection.list_tables().tables:
             if name.startswith("passages_") and name not in self._opened:
                 self._opened[name] = self._connection.open_table(name)
         return [*self._opened.values()]
 
-    def _table(self, dimension: int, *, make: bool = False) -> Any:  # noqa: ANN401 - lancedb is there or not
+    def _table(self, dimension: int, *, make: bool = False) -> Table:
         name = f"passages_{dimension}"
         if name not in self._opened:
             self._tables()
@@ -164,12 +176,12 @@ class LanceNeighbours(Neighbours):
                 ) from error
             reason = text.splitlines()[0] if text else type(error).__name__
             raise StoreError(
-                f"LanceDB could not use {self.address} ({reason}); see that store.url is right and can be written. "
-                "Nothing is lost: what was not written is done again."
+                f"LanceDB could not use {self.address} ({reason}); check that store.url is right and can be written. "
+                "Nothing is lost: what was not written is indexed again later."
             ) from error
 
 
-def _schema(dimension: int) -> Any:  # noqa: ANN401 - pyarrow is there or not
+def _schema(dimension: int) -> ArrowObject:
     """A flat row a passage: no nesting, so that every column can be filtered and indexed."""
     return pa.schema(
         [
@@ -187,7 +199,7 @@ def _schema(dimension: int) -> Any:  # noqa: ANN401 - pyarrow is there or not
     )
 
 
-def _rows(passages: Sequence[Passage], dimension: int) -> Any:  # noqa: ANN401 - pyarrow is there or not
+def _rows(passages: Sequence[Passage], dimension: int) -> ArrowObject:
     vectors = np.concatenate([passage.vector for passage in passages]).astype(np.float32)
     schema = _schema(dimension)
     columns: list[Any] = [

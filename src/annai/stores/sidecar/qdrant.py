@@ -1,183 +1,124 @@
-"""How does Qdrant find neighbours and words? Dense and sparse vectors of the same points, in a cluster or a folder.
+"""How does Qdrant find neighbours and words? Dense and sparse vectors of the same points, in a cluster or a folder."""
 
-The words of a passage are a sparse vector, whose numbers Qdrant multiplies by how rare each word is. That finds the
-candidates; the counts that each point carries then give them the very score that every other store gives.
-"""
-
-import base64
 import json
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from annai.config import Config
-from annai.stores.base import (
-    BM25_B,
-    BM25_K1,
-    Inventory,
-    Keywords,
-    Scored,
-    Store,
-    best,
-    inverse_document_frequency,
-    is_beginning,
-)
+from annai.stores.base import Scored, Store
+from annai.stores.bm25 import Matches, is_prefix, score, weighted_frequencies, weights_of, word_value
+from annai.stores.scores import top_scores
 from annai.stores.sidecar.qdrant_points import Point, QdrantPoints
-from annai.stores.sidecar.store import WIDEN_FACTOR, SidecarStore
-from annai.stores.sqlite.store import CANDIDATES_PER_RESULT, FEWEST_CANDIDATES, prepare_folder
-from annai.text.fields import FIELD_WEIGHTS, NAMES, FieldWeights
-from annai.text.tokens import is_cjk
+from annai.stores.sidecar.qdrant_sparse import read_counts, sparse_words, word_number
+from annai.stores.sidecar.vectors import WIDEN_FACTOR, SidecarVectors
+from annai.stores.sqlite.database import make_index_folder
+from annai.stores.sqlite.passage_table import PassageTable
+from annai.stores.sqlite.search_index import IndexFile, Keys, Span, WordIndex, candidate_count
+from annai.stores.sqlite.store import SqliteStore
+from annai.text.fields import FieldWeights
+from annai.text.keywords import Keywords
 from annai.types import Where
-
-TYPICAL_LENGTH = 200
-"""Words in a passage that Qdrant's own order of the candidates goes by: near enough, since they are scored again."""
-
-COUNTS = np.dtype([("word", "<u4"), ("title", "u1"), ("headings", "u1"), ("path", "u1"), ("body", "u1")])
-"""A word's number, and how often a passage has it in each field (255: or more)."""
 
 
 def open_store(config: Config) -> Store:
     """Open the index: the file, and Qdrant's server or folder."""
-    prepare_folder(config.database_path)
-    folder = config.database_path.with_suffix("")
-    return QdrantStore(config, QdrantPoints(config.store, folder, _point_words))
+    make_index_folder(config.database_path)
+    points = QdrantPoints(config.store, config.database_path.with_suffix(""))
+    return SqliteStore(config.database_path, lambda file: (SidecarVectors(file, points), QdrantWords(file, points)))
 
 
-class QdrantStore(SidecarStore):
-    """An index file, and points that hold vectors and words."""
+class QdrantWords(WordIndex):
+    """A word index in the sparse vectors of points; the file only counts how many passages hold each word."""
 
-    def __init__(self, config: Config, points: QdrantPoints) -> None:
-        super().__init__(config.database_path, points)
+    def __init__(self, file: IndexFile, points: QdrantPoints) -> None:
+        self._file = file
         self._points = points
+
+    def add(self, passages: Mapping[int, Keywords], /) -> None:
+        """The points have them; the file counts them."""
+        self._count(Counter(number for words in passages.values() for number in sparse_words(words).weights))
+
+    def drop(self, span: Span) -> None:
+        """The points stay for a while; the file no longer counts them."""
+        dropped = Counter(number for _, numbers in self._points.words(range(*span)) for number in numbers)
+        self._count({number: -count for number, count in dropped.items()})
 
     def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
         """Candidates by sparse vectors, then their counts."""
-        table = self._passages.table()
+        table = self._file.passages.table()
         if not words or not len(table):
             return []
-        allowed = self._passages.allowed(table, where)
-        usable = table.alive if allowed is None else table.alive & allowed
-        numbers = {word: _number(word, beginning=is_beginning(word)) for word in words}
-        holding = self._holding(numbers.values())
-        values = {
-            numbers[word]: weight * inverse_document_frequency(len(table), holding.get(numbers[word], 0))
-            for word, weight in words.items()
-        }
-        query = {numbers[word]: weight for word, weight in words.items()}
-        collections = self._passages.collections(table, where)
-        count = max(limit * CANDIDATES_PER_RESULT, FEWEST_CANDIDATES)
-        while True:
-            found = self._points.with_words(query, count, collections, where)
-            places, present = table.positions(np.array([point.key for point in found], np.int64))
-            owned = [
-                (place, point)
-                for place, point, there in zip(places.tolist(), found, present, strict=True)
-                if there and usable[place]
-            ]
-            if len(owned) >= min(limit, count // WIDEN_FACTOR) or len(found) < count:
-                break
-            count *= WIDEN_FACTOR
-        owned.sort(key=lambda each: each[0])
-        average = max(table.words / len(table), 1)
-        shares = [_score(point, values, fields, average) for _, point in owned]
-        keys = table.keys[[place for place, _ in owned]]
-        return [each for each in best(keys, np.array(shares).clip(max=1.0), limit) if each.score > 0]
+        query = {word_number(word, prefix=is_prefix(word)): weight for word, weight in words.items()}
+        points, positions = self._candidates(query, limit, table, where)
+        holding = self._holding(query)
+        values = {number: word_value(weight, len(table), holding.get(number, 0)) for number, weight in query.items()}
+        matches = _matches(points, values, fields, table.length_damping[positions])
+        chosen, shares = score(matches, len(points))
+        return [each for each in top_scores(table.keys[positions[chosen]], shares, limit) if each.score > 0]
 
     def holding(self, words: Sequence[str]) -> dict[str, int]:
         """From the counts that are kept for scoring."""
-        numbers = {_number(word): word for word in words}
+        numbers = {word_number(word): word for word in words}
         return {numbers[number]: count for number, count in self._holding(numbers).items() if count > 0}
 
-    def inventory(self) -> Inventory:
-        """Words are counted where they are."""
-        held = super().inventory()
-        counted = self._points.word_counts()
-        known = {int(key) for key in self._passage_keys()}
-        passages = np.array(sorted(key for key, count in counted.items() if count and key in known), np.int64)
-        counts = np.array([counted[key] for key in passages.tolist()], np.int64)
-        return Inventory(held.sections, held.vectors, passages, counts)
+    def word_counts(self) -> tuple[Keys, Keys]:
+        """Each point carries its own count."""
+        counted, known = self._points.word_counts(), {*self._file.passages.keys().tolist()}
+        passages = sorted(key for key, count in counted.items() if count and key in known)
+        return np.array(passages, np.int64), np.array([counted[key] for key in passages], np.int64)
 
-    def sweep(self) -> None:
-        """Count the words anew, too."""
-        super().sweep()
+    def compact(self) -> None:
+        """The engine forgets what was deleted."""
+
+    def recount(self) -> None:
+        """Count the words of all points."""
         counts = Counter(number for _, numbers in self._points.words() for number in numbers)
-        with self._database.writing():
-            self._database.rows("DELETE FROM word_counts")
+        with self._file.database.writing():
+            self._file.database.rows("DELETE FROM word_counts")
             self._count(counts)
+
+    def _candidates(
+        self, query: dict[int, float], limit: int, table: PassageTable, where: Where
+    ) -> tuple[list[Point], NDArray[np.int64]]:
+        """Points that may match best, and their positions in the table, ascending."""
+        usable = self._file.passages.usable(table, where)
+        collections = self._file.passages.collections(table, where)
+        count = candidate_count(limit)
+        while True:
+            points = self._points.with_words(query, count, collections, where)
+            positions, present = table.positions(np.array([point.key for point in points], np.int64))
+            present[present] = usable[positions[present]]
+            if np.count_nonzero(present) >= min(limit, count // WIDEN_FACTOR) or len(points) < count:
+                order = np.flatnonzero(present)[np.argsort(positions[present])]
+                return [points[index] for index in order], positions[order].astype(np.int64)
+            count *= WIDEN_FACTOR
 
     def _holding(self, numbers: Iterable[int]) -> dict[int, int]:
         """How many passages hold each of some words."""
         return dict(
-            self._database.rows(
+            self._file.database.rows(
                 "SELECT number, passages FROM word_counts WHERE number IN (SELECT value FROM json_each(?))",
                 (json.dumps([*numbers]),),
             )
         )
 
-    def _keep_words(self, words: Mapping[int, Keywords]) -> None:
-        """The points have them; here they are only counted."""
-        self._count(Counter(number for keywords in words.values() for number in _point_words(keywords)[0]))
-
-    def _drop_document(self, file_id: int) -> None:
-        span = self._database.row(
-            "SELECT first_section, first_section + section_count FROM documents WHERE id = ?", (file_id,)
-        )
-        if span is not None:
-            gone = Counter(number for _, numbers in self._points.words(range(*span)) for number in numbers)
-            self._count(Counter({number: -count for number, count in gone.items()}))
-        super()._drop_document(file_id)
-
-    def _count(self, more: Counter[int]) -> None:
-        self._database.insert(
+    def _count(self, more: Mapping[int, int]) -> None:
+        self._file.database.insert(
             """INSERT INTO word_counts VALUES (?, ?)
             ON CONFLICT (number) DO UPDATE SET passages = passages + excluded.passages""",
             list(more.items()),
         )
 
 
-def _point_words(keywords: Keywords) -> tuple[dict[int, float], str, int]:
-    """A passage's sparse vector, its counts as they are carried, and how many different words it has."""
-    counts: dict[int, list[int]] = {}
-    distinct = set[str]()
-    for place, name in enumerate(NAMES):
-        for word, count in Counter(getattr(keywords, name).split()).items():
-            distinct.add(word)
-            numbers = [_number(word)]
-            if is_cjk(word[0]):
-                # A query of one character stands for every word that begins with it.
-                numbers.append(_number(word[0], beginning=True))
-            for number in numbers:
-                counts.setdefault(number, [0] * len(NAMES))[place] += count
-    rows = np.zeros(len(counts), COUNTS)
-    weights = np.array([getattr(FIELD_WEIGHTS, name) for name in NAMES])
-    sparse: dict[int, float] = {}
-    damping = BM25_K1 * (1 - BM25_B + BM25_B * keywords.length / TYPICAL_LENGTH)
-    for row, (number, found) in zip(rows, sorted(counts.items()), strict=True):
-        row["word"] = number
-        for name, count in zip(NAMES, found, strict=True):
-            row[name] = min(count, 255)
-        frequency = float(weights @ found)
-        sparse[number] = frequency * (BM25_K1 + 1) / (frequency + damping)
-    return sparse, base64.b64encode(rows.tobytes()).decode("ascii"), len(distinct)
-
-
-def _score(point: Point, values: Mapping[int, float], fields: FieldWeights, average: float) -> float:
-    """BM25 of one passage, as a share of what a text full of every word would get."""
-    rows = np.frombuffer(base64.b64decode(point.counts), COUNTS)
-    weights = np.array([getattr(fields, name) for name in NAMES])
-    damping = BM25_K1 * (1 - BM25_B + BM25_B * point.length / average)
-    total = 0.0
+def _matches(
+    points: Sequence[Point], values: Mapping[int, float], fields: FieldWeights, damping: NDArray[np.float64]
+) -> Iterator[Matches]:
+    """The points that hold each word, by its number."""
+    postings, owners = read_counts(point.counts for point in points)
+    weights = weights_of(fields)
     for number, value in values.items():
-        place = int(np.searchsorted(rows["word"], number))
-        if place < len(rows) and rows["word"][place] == number:
-            frequency = float(sum(weight * int(rows[name][place]) for name, weight in zip(NAMES, weights, strict=True)))
-            total += value * frequency * (BM25_K1 + 1) / (frequency + damping)
-    possible = (BM25_K1 + 1) * sum(values.values())
-    return total / possible if possible else 0.0
-
-
-def _number(word: str, *, beginning: bool = False) -> int:
-    """A word's place in a sparse vector: 32 bits of its spelling. Two words seldom share one."""
-    return zlib.crc32(("^" if beginning else "=").encode() + word.encode("utf-8", "surrogatepass"))
+        own = postings["word"] == number
+        yield Matches(value, owners[own], weighted_frequencies(postings[own], weights), damping[owners[own]])

@@ -1,8 +1,8 @@
-"""How are passages kept in Qdrant? A point each: a dense vector, a sparse one of its words, and what filters need."""
+"""How does Qdrant hold passages? A point each: a dense vector, a sparse one of its words, and what filters need."""
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +16,27 @@ from qdrant_client.http.exceptions import ApiException
 
 from annai.errors import StoreError, StoreFull
 from annai.settings import StoreSettings
-from annai.stores.base import Keywords, Vectors, trim_prefix
-from annai.stores.sidecar.store import Neighbours, Passage, Span, folders_of
+from annai.stores.base import Vectors
+from annai.stores.paths import path_prefixes, trim_prefix
+from annai.stores.sidecar.neighbours import Neighbours, Passage
+from annai.stores.sidecar.qdrant_sparse import sparse_words
+from annai.stores.sqlite.search_index import Span
 from annai.types import Where
 
 DENSE, SPARSE = "dense", "words"
-BATCH = 256
-"""Points in one call."""
-READ_AT_ONCE = 2_000
-CALL_SECONDS = 30
-_DISTANCES = {"cosine": "Cosine", "ip": "Dot", "l2": "Euclid"}
 
-WordsOf = Callable[[Keywords], tuple[dict[int, float], str, int]]
-"""A passage's sparse vector, its counts as the point carries them, and how many different words it has."""
+WRITE_BATCH, READ_BATCH = 256, 2_000
+"""Points written and read in one call."""
+
+CALL_TIMEOUT_SECONDS = 30
+
+Client = Any
+"""A client of Qdrant, a third party's object."""
+
+Model = Any
+"""A point, a filter or a condition as the client takes them: a third party's objects."""
+
+_DISTANCES = {"cosine": "Cosine", "ip": "Dot", "l2": "Euclid"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +45,29 @@ class Point:
 
     key: int
     counts: str
-    length: int
+    """Of each word of the passage, by `qdrant_sparse.read_counts`."""
 
 
 class QdrantPoints(Neighbours):
     """Passages in Qdrant: one collection of it for each dimension."""
 
-    def __init__(self, settings: StoreSettings, folder: Path, words_of: WordsOf) -> None:
+    def __init__(self, settings: StoreSettings, folder: Path) -> None:
         self._settings = settings
-        self._words_of = words_of
         parts = urlsplit(settings.url)
         self._remote = parts.scheme in ("http", "https")
         self._folder = Path(settings.url) if settings.url and not self._remote else folder
         self.address = f"{parts.hostname}:{parts.port or 6333}" if self._remote else str(self._folder)
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         with self._translate_errors():
             if self._remote:
                 key = unquote(parts.password or parts.username or "") or None
                 address = f"{parts.scheme}://{self.address}{parts.path}"
-                self._client: Any = QdrantClient(
-                    url=address, api_key=key, timeout=CALL_SECONDS, check_compatibility=False
+                self._client: Client = QdrantClient(
+                    url=address, api_key=key, timeout=CALL_TIMEOUT_SECONDS, check_compatibility=False
                 )
                 self._client.get_collections()
             else:
-                self._client, self._turn = _open_folder(self._folder)
+                self._client, self._lock = _open_folder(self._folder)
         self._closed = False
 
     def add(self, passages: Sequence[Passage]) -> None:
@@ -68,8 +75,8 @@ class QdrantPoints(Neighbours):
         dimension = len(passages[0].vector)
         with self._translate_errors():
             name = self._make(dimension)
-            for start in range(0, len(passages), BATCH):
-                self._client.upsert(name, [self._point(each) for each in passages[start : start + BATCH]], wait=True)
+            for start in range(0, len(passages), WRITE_BATCH):
+                self._client.upsert(name, [_point(each) for each in passages[start : start + WRITE_BATCH]], wait=True)
 
     def remove(self, spans: Sequence[Span]) -> None:
         """By their ids, which are the keys."""
@@ -78,7 +85,7 @@ class QdrantPoints(Neighbours):
                 for first, past in spans:
                     self._client.delete(name, points_selector=list(range(first, past)), wait=True)
 
-    def nearest(self, vector: Vectors, count: int, collections: Sequence[int] | None, where: Where) -> list[int]:
+    def nearest(self, vector: Vectors, count: int, collections: Sequence[int] | None, where: Where, /) -> list[int]:
         """By the dense vectors."""
         name = f"annai_{len(vector)}"
         with self._translate_errors():
@@ -111,9 +118,9 @@ class QdrantPoints(Neighbours):
                     using=SPARSE,
                     limit=count,
                     query_filter=_filter(collections, where),
-                    with_payload=["counts", "length"],
+                    with_payload=["counts"],
                 )
-                points += [Point(int(each.id), each.payload["counts"], each.payload["length"]) for each in found.points]
+                points += [Point(int(each.id), each.payload["counts"]) for each in found.points]
         return points
 
     def words(self, keys: Sequence[int] | None = None) -> Iterator[tuple[int, list[int]]]:
@@ -135,12 +142,15 @@ class QdrantPoints(Neighbours):
         """How many different words each passage has."""
         return {key: int(payload["distinct"]) for key, payload in self._scroll(["distinct"])}
 
+    def optimize(self, *, now: bool = False) -> None:
+        """Qdrant orders points by itself."""
+
     def size_on_disk(self) -> int:
         """The files of the folder; nothing, if it is a server's."""
         return 0 if self._remote else sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
 
     def close(self) -> None:
-        """Let go of the server, or of the folder if nobody else here has it."""
+        """Disconnect from the server, or close the folder if no other store of this process has it open."""
         if self._closed:
             return
         self._closed = True
@@ -155,31 +165,11 @@ class QdrantPoints(Neighbours):
                 offset = None
                 while True:
                     points, offset = self._client.scroll(
-                        name, limit=READ_AT_ONCE, offset=offset, with_payload=payload or False
+                        name, limit=READ_BATCH, offset=offset, with_payload=payload or False
                     )
                     yield from ((int(point.id), point.payload or {}) for point in points)
                     if offset is None:
                         break
-
-    def _point(self, passage: Passage) -> Any:  # noqa: ANN401 - qdrant_client is there or not
-        sparse, counts, distinct = self._words_of(passage.keywords)
-        return models.PointStruct(
-            id=passage.key,
-            vector={
-                DENSE: passage.vector.tolist(),
-                SPARSE: models.SparseVector(indices=[*sparse], values=[*sparse.values()]),
-            },
-            payload={
-                "collection": passage.collection,
-                "folders": folders_of(passage.path),
-                "heading": passage.section.heading,
-                "depth": passage.section.depth,
-                "words": [*sparse],
-                "counts": counts,
-                "length": passage.keywords.length,
-                "distinct": distinct,
-            },
-        )
 
     def _names(self) -> list[str]:
         found = self._client.get_collections().collections
@@ -203,42 +193,64 @@ class QdrantPoints(Neighbours):
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Turn Qdrant's errors into sentences; in a folder, let threads take turns."""
-        with self._turn:
+        """Turn Qdrant's errors into sentences; one thread at a time."""
+        with self._lock:
             try:
                 yield
             except (ApiException, OSError, RuntimeError, ValueError) as error:
-                raise _told(error, self.address) from error
+                raise _store_error(error, self.address) from error
 
 
-_folders: dict[Path, tuple[Any, threading.RLock, int]] = {}
-"""A folder has one client a process, which those who opened it share; and how many they are."""
-_guard = threading.Lock()
+_folders: dict[Path, tuple[Client, threading.RLock, int]] = {}
+"""A folder has one client a process: the client, its lock, and how many stores share it."""
+_folders_lock = threading.Lock()
 
 
-def _open_folder(folder: Path) -> tuple[Any, threading.RLock]:
-    with _guard:
-        client, turn, users = _folders.get(folder, (None, threading.RLock(), 0))
+def _open_folder(folder: Path) -> tuple[Client, threading.RLock]:
+    with _folders_lock:
+        client, lock, users = _folders.get(folder, (None, threading.RLock(), 0))
         if client is None:
             with warnings.catch_warnings():
                 # It advises a server for many points; docs/stores.md does so too.
                 warnings.simplefilter("ignore")
                 client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
-        _folders[folder] = client, turn, users + 1
-        return client, turn
+        _folders[folder] = client, lock, users + 1
+        return client, lock
 
 
 def _close_folder(folder: Path) -> None:
-    with _guard:
-        client, turn, users = _folders.pop(folder)
+    with _folders_lock:
+        client, lock, users = _folders.pop(folder)
         if users > 1:
-            _folders[folder] = client, turn, users - 1
+            _folders[folder] = client, lock, users - 1
         else:
             client.close()
 
 
-def _filter(collections: Sequence[int] | None, where: Where) -> Any:  # noqa: ANN401 - qdrant_client is there or not
-    def among(field: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - a condition
+def _point(passage: Passage) -> Model:
+    words = sparse_words(passage.keywords)
+    numbers = [*words.weights]
+    return models.PointStruct(
+        id=passage.key,
+        vector={
+            DENSE: passage.vector.tolist(),
+            SPARSE: models.SparseVector(indices=numbers, values=[*words.weights.values()]),
+        },
+        payload={
+            "collection": passage.collection,
+            "folders": path_prefixes(passage.path),
+            "heading": passage.section.heading,
+            "depth": passage.section.depth,
+            "words": numbers,
+            "counts": words.counts,
+            "length": passage.keywords.length,
+            "distinct": words.distinct,
+        },
+    )
+
+
+def _filter(collections: Sequence[int] | None, where: Where) -> Model:
+    def among(field: str, values: Sequence[int] | Sequence[str]) -> Model:
         return models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
 
     must = [] if collections is None else [among("collection", [*collections, -1])]
@@ -248,18 +260,18 @@ def _filter(collections: Sequence[int] | None, where: Where) -> Any:  # noqa: AN
     return models.Filter(must=must, must_not=must_not) if must or must_not else None
 
 
-def _told(error: Exception, place: str) -> StoreError:
+def _store_error(error: Exception, address: str) -> StoreError:
     text = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if "already accessed" in str(error):
         return StoreError(
-            f"Another process has {place} open, and a folder of Qdrant's is for one process alone; "
+            f"Another process has {address} open, and a Qdrant folder is for one process only; "
             "run a Qdrant server and name it in store.url."
         )
     if "No space left" in str(error) or "disk is full" in str(error):
-        return StoreFull(f"There is no space left for Qdrant at {place}; free some and run the command again.")
+        return StoreFull(f"There is no space left for Qdrant at {address}; free some and run the command again.")
     if "401" in text or "403" in text:
-        return StoreError(f"Qdrant at {place} does not take this key; write store.url as http://KEY@HOST:PORT.")
+        return StoreError(f"Qdrant at {address} does not take this key; write store.url as http://KEY@HOST:PORT.")
     return StoreError(
-        f"Qdrant at {place} could not be used ({text}); see that it runs and that store.url is right. "
-        "Nothing is lost: what was not written is done again."
+        f"Qdrant at {address} could not be used ({text}); check that it runs and that store.url is right. "
+        "Nothing is lost: what was not written is indexed again later."
     )

@@ -1,16 +1,17 @@
-"""How is an SQLite file opened, brought up to date, and kept from failing in riddles?"""
+"""How is an index file opened, upgraded and used, so that every error says what to do?"""
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from annai.config import make_state_folder
 from annai.errors import NewerIndex, NotAnIndex, StoreError, StoreFull, StoreReadOnly
-from annai.stores.sqlite.rows import SQLiteValue
+from annai.stores.rows import SQLValue
 from annai.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.read_only = False
-        self._own = threading.local()
+        self._thread = threading.local()
         self._opened: list[apsw.Connection] = []
         with self._translate_errors():
             try:
@@ -40,29 +41,29 @@ class Database:
 
     @property
     def connection(self) -> apsw.Connection:
-        """The connection of the thread that asks, opened then."""
-        found: apsw.Connection | None = getattr(self._own, "connection", None)
-        if found is None:
-            found = self._own.connection = self._open()
-            self._opened.append(found)
-        return found
+        """The calling thread's own connection, opened when it is first needed."""
+        connection: apsw.Connection | None = getattr(self._thread, "connection", None)
+        if connection is None:
+            connection = self._thread.connection = self._open()
+            self._opened.append(connection)
+        return connection
 
-    def rows(self, sql: str, values: object = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, values: Sequence[SQLValue] = ()) -> list[tuple[Any, ...]]:
         """Run a statement and return all its rows; the types of their values are the schema's."""
         with self._translate_errors():
-            return self.connection.execute(sql, values).fetchall()  # type: ignore[arg-type]  # values are SQLite's
+            return self.connection.execute(sql, values).fetchall()
 
-    def row(self, sql: str, values: object = ()) -> tuple[Any, ...] | None:
+    def row(self, sql: str, values: Sequence[SQLValue] = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""
-        found = self.rows(sql, values)
-        return found[0] if found else None
+        rows = self.rows(sql, values)
+        return rows[0] if rows else None
 
-    def number(self, sql: str, values: object = ()) -> int:
+    def number(self, sql: str, values: Sequence[SQLValue] = ()) -> int:
         """The first number of the first row; 0 if there is none."""
         row = self.row(sql, values)
         return int(row[0] or 0) if row else 0
 
-    def insert(self, sql: str, rows: list[tuple[SQLiteValue, ...]]) -> None:
+    def insert(self, sql: str, rows: Sequence[Sequence[SQLValue]]) -> None:
         """Run a statement once for each row."""
         with self._translate_errors():
             self.connection.executemany(sql, rows)
@@ -128,12 +129,12 @@ class Database:
         if version > len(MIGRATIONS):
             raise NewerIndex(
                 f"{self.path} was written by a newer annai (its version is {version}, this annai knows "
-                f"{len(MIGRATIONS)}); upgrade annai, or delete the file and it is built again."
+                f"{len(MIGRATIONS)}); upgrade annai, or delete the file and annai builds a new one."
             )
         if version == len(MIGRATIONS):
             return
         with self.writing():
-            # Another process may have done it while this one waited for its turn.
+            # Another process may have done it while this one waited for the lock.
             for number in range(self.number("PRAGMA user_version"), len(MIGRATIONS)):
                 self.connection.execute(MIGRATIONS[number])
                 self.connection.execute(f"PRAGMA user_version = {number + 1}")
@@ -146,7 +147,7 @@ class Database:
             yield
         except (apsw.NotADBError, apsw.CorruptError) as error:
             raise NotAnIndex(
-                f"{self.path} is not an annai index, or it is damaged; move it away and it is built again."
+                f"{self.path} is not an annai index, or it is damaged; move it away and annai builds a new one."
             ) from error
         except apsw.FullError as error:
             raise StoreFull(
@@ -155,13 +156,23 @@ class Database:
         except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError) as error:
             raise StoreReadOnly(cannot_write(self.path)) from error
         except apsw.BusyError as error:
-            raise StoreError(f"Another process keeps {self.path} busy; try again when it is done.") from error
+            raise StoreError(f"Another process is writing {self.path}; try again when it is done.") from error
         except apsw.IOError as error:
             raise StoreFull(
-                f"Writing {self.path} failed ({error}); see that the disk has space and is healthy, then run it again."
+                f"Writing {self.path} failed ({error}); check that the disk has space and is healthy, then run the "
+                "command again."
             ) from error
+
+
+def make_index_folder(path: Path) -> None:
+    """Make the folder of an index file, unless the file is already there to be read."""
+    try:
+        make_state_folder(path.parent)
+    except OSError as error:
+        if not path.exists():
+            raise StoreReadOnly(cannot_write(path)) from error
 
 
 def cannot_write(path: Path) -> str:
     """The sentence for an index that cannot be written."""
-    return f"{path} cannot be written; make its folder writable, or name another place in database.path of annai.toml."
+    return f"{path} cannot be written; make its folder writable, or name another file in database.path of annai.toml."

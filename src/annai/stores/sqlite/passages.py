@@ -1,4 +1,4 @@
-"""Which passages does an index file hold, and which of them does a search look at? Held in memory, renewed by parts."""
+"""Which passages does an index file hold, and which of them does a search look at? Held in memory, updated by parts."""
 
 import json
 import threading
@@ -7,35 +7,35 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.stores.base import IndexedDocument, trim_prefix
+from annai.stores.base import IndexedDocument
+from annai.stores.paths import trim_prefix
+from annai.stores.rows import SQLValue
 from annai.stores.sqlite.database import Database
-from annai.stores.sqlite.passage_table import PassageRow, PassageTable, pack_signs
+from annai.stores.sqlite.passage_table import PassageRow, PassageTable
 from annai.types import Where
 
-TABLES_HELD = 3
+MAX_TABLES = 3
 """Tables of the latest generations: a search that began before a write still finds its own."""
 
 GENERATIONS_KEPT = 1_000
-"""For so many writes back the file tells what went; who knows less reads everything again."""
+"""For this many writes back the file tells what was deleted; a process that knows less reads everything again."""
 
-MOST_DEAD = 0.3
-"""Share of a table that may be gone before it is made anew."""
+MAX_DELETED_SHARE = 0.3
+"""Share of a table that may be deleted passages before it is read again."""
 
-_COLUMNS = "document_id, collection_id, first_section, dimension, ordinals, lengths, signs"
+_COLUMNS = ", ".join(PassageRow._fields)
 
 
 class Passages:
     """The passages of an index file."""
 
-    def __init__(self, database: Database, *, signed: bool = True) -> None:
-        """With `signed`, the signs of their vectors are kept too; an engine beside the file needs none."""
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._signed = signed
         self._tables: dict[int, PassageTable] = {}
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
-    def insert(self, collection: int, document: int, first: int, indexed: IndexedDocument) -> None:
-        """Write down a document's passages, within a transaction."""
+    def insert(self, collection: int, document: int, first: int, indexed: IndexedDocument, signs: bytes) -> None:
+        """Write a document's passages, within a transaction; `signs` are the packed signs of their vectors, if any."""
         orders = sorted(indexed.keywords)
         self._database.rows(
             f"INSERT INTO passages ({_COLUMNS}, generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -46,40 +46,50 @@ class Passages:
                 indexed.vectors.shape[1],
                 np.array(orders, "<u4").tobytes(),
                 np.array([indexed.keywords[order].length for order in orders], "<u4").tobytes(),
-                pack_signs(indexed.vectors[orders]).tobytes() if self._signed else b"",
+                signs,
                 self._generation() + 1,
             ),
         )
 
-    def drop(self, document: int, first: int, past: int) -> None:
-        """Forget a document's passages, within a transaction."""
+    def delete(self, document: int, first: int, past: int) -> None:
+        """Delete a document's passages, within a transaction."""
         self._database.rows("DELETE FROM passages WHERE document_id = ?", (document,))
         self._database.rows("INSERT INTO gone VALUES (?, ?, ?)", (self._generation() + 1, first, past))
 
-    def advance(self, *, anew: bool = False) -> None:
-        """End a transaction that changed documents: who holds passages in memory sees by it that something is new.
+    def advance(self, *, reread: bool = False) -> None:
+        """End a transaction that changed documents, so that whoever holds passages in memory sees that.
 
-        With `anew`, they shall read everything again.
+        With `reread`, they read everything again.
         """
-        step = GENERATIONS_KEPT + 1 if anew else 1
+        step = GENERATIONS_KEPT + 1 if reread else 1
         self._database.rows("UPDATE generation SET number = number + ?", (step,))
         self._database.rows("DELETE FROM gone WHERE generation < ?", (self._generation() - GENERATIONS_KEPT,))
 
     def table(self) -> PassageTable:
-        """The passages as this moment's transaction sees them."""
+        """The passages as the current transaction sees them."""
         generation = self._generation()
-        with self._turn:
-            held = self._tables.get(generation)
-            if held is None:
-                held = self._read(generation)
+        with self._lock:
+            table = self._tables.get(generation)
+            if table is None:
+                table = self._read(generation)
                 if generation > max(self._tables, default=0):
-                    self._tables[generation] = held
-                    for old in sorted(self._tables)[:-TABLES_HELD]:
+                    self._tables[generation] = table
+                    for old in sorted(self._tables)[:-MAX_TABLES]:
                         del self._tables[old]
-            return held
+            return table
+
+    def keys(self) -> NDArray[np.int64]:
+        """The keys of all passages, ascending."""
+        table = self.table()
+        return np.asarray(table.keys[table.alive])
+
+    def usable(self, table: PassageTable, where: Where) -> NDArray[np.bool_]:
+        """Which passages of the table exist and pass a restriction."""
+        allowed = self.allowed(table, where)
+        return table.alive if allowed is None else table.alive & allowed
 
     def allowed(self, table: PassageTable, where: Where) -> NDArray[np.bool_] | None:
-        """Which passages of the table a restriction lets through; None if it lets all."""
+        """Which passages of the table pass a restriction, whether they exist or not; None if all do."""
         allowed: NDArray[np.bool_] | None = None
         named = self.collections(table, where)
         if named is not None:
@@ -104,21 +114,21 @@ class Passages:
         return self._database.number("SELECT number FROM generation")
 
     def _read(self, generation: int) -> PassageTable:
-        """Renew the latest table by what is newer, or read everything."""
+        """Update the latest table by what is newer, or read everything."""
         latest = max(self._tables, default=0)
         table = self._tables.get(latest)
         fresh = table is not None and latest < generation <= latest + GENERATIONS_KEPT
-        if not fresh or table is None or table.dead > MOST_DEAD * table.count:
+        if not fresh or table is None or table.deleted > MAX_DELETED_SHARE * table.count:
             return PassageTable(self._rows("1"))
-        gone = self._database.rows("SELECT first, past FROM gone WHERE generation > ?", (latest,))
-        return table.renewed(gone, self._rows("generation > ?", (latest,)))
+        deleted = self._database.rows("SELECT first, past FROM gone WHERE generation > ?", (latest,))
+        return table.updated([(first, past) for first, past in deleted], self._rows("generation > ?", (latest,)))
 
     def _rows(self, condition: str, values: Sequence[int] = ()) -> list[PassageRow]:
         rows = self._database.rows(f"SELECT {_COLUMNS} FROM passages WHERE {condition}", values)
         return [*map(PassageRow._make, rows)]
 
     def _documents(self, where: Where) -> list[int]:
-        clauses, values = ["true"], list[object]()
+        clauses, values = ["true"], list[SQLValue]()
         for prefixes, form in ((where.paths, "({})"), (where.excludes, "NOT ({})")):
             if prefixes:
                 clauses.append(form.format(" OR ".join(["path = ? OR substr(path, 1, ?) = ?"] * len(prefixes))))

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from annai.stores.base import RequestResult, Requests
+from annai.stores.rows import REQUEST_COLUMNS, SUPERSEDED, names
 from annai.stores.sqlite.database import Database
 from annai.timer import timestamp
 from annai.types import Request, RequestStatus
-
-_COLUMNS = "id, collection, path, hash, status, created_at, started_at, completed_at, error, attempts"
 
 
 class SqliteRequests(Requests):
@@ -19,13 +18,13 @@ class SqliteRequests(Requests):
         self._database = database
 
     def add(self, collection: str, paths: Iterable[str]) -> list[int]:
-        """The pending ones of these paths step back; new rows wait."""
+        """Skip what is pending for these paths, then insert new rows."""
         wanted, now = json.dumps(list(dict.fromkeys(paths))), timestamp()
         with self._database.writing():
             self._database.rows(
-                """UPDATE index_requests SET status = 'skipped', completed_at = ?, error = 'a newer request came'
+                """UPDATE index_requests SET status = 'skipped', completed_at = ?, error = ?
                 WHERE status = 'pending' AND collection = ? AND path IN (SELECT value FROM json_each(?))""",
-                (now, collection, wanted),
+                (now, SUPERSEDED, collection, wanted),
             )
             rows = self._database.rows(
                 """INSERT INTO index_requests (collection, path, created_at, due_at)
@@ -35,7 +34,7 @@ class SqliteRequests(Requests):
         return [number for (number,) in rows]
 
     def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
-        """Mark and return, in one statement's time."""
+        """Mark and return, in one statement."""
         with self._database.writing():
             rows = self._database.rows(
                 f"""UPDATE index_requests SET status = 'processing', started_at = ?1 WHERE id IN (
@@ -43,49 +42,49 @@ class SqliteRequests(Requests):
                     AND (?4 IS NULL OR collection IN (SELECT value FROM json_each(?4))) AND NOT EXISTS (
                         SELECT 1 FROM index_requests q WHERE q.status = 'processing'
                         AND q.collection = p.collection AND q.path = p.path)
-                    ORDER BY id LIMIT ?3) RETURNING {_COLUMNS}""",
+                    ORDER BY id LIMIT ?3) RETURNING {names(REQUEST_COLUMNS)}""",
                 (timestamp(), timestamp(), limit, _json(collections)),
             )
         return sorted((Request(*row) for row in rows), key=lambda request: request.id)
 
-    def finish(self, outcomes: Sequence[RequestResult]) -> None:
+    def finish(self, results: Sequence[RequestResult]) -> None:
         """One row each."""
         with self._database.writing():
-            for outcome in outcomes:
-                again = outcome.status == "pending" and not self._database.number(
+            for result in results:
+                again = result.status == "pending" and not self._database.number(
                     """SELECT 1 FROM index_requests n JOIN index_requests o USING (collection, path)
                     WHERE o.id = ? AND n.status = 'pending'""",
-                    (outcome.id,),
+                    (result.id,),
                 )
-                status = outcome.status if again or outcome.status != "pending" else "skipped"
+                status = result.status if again or result.status != "pending" else "skipped"
                 self._database.rows(
                     """UPDATE index_requests SET status = ?, completed_at = ?, error = ?, hash = ?, due_at = ?,
                     attempts = attempts + ? WHERE id = ? AND status = 'processing'""",
                     (
                         status,
                         "" if again else timestamp(),
-                        outcome.error,
-                        outcome.hash,
-                        timestamp(outcome.pause),
-                        outcome.status == "pending",
-                        outcome.id,
+                        result.error,
+                        result.hash,
+                        timestamp(result.pause),
+                        result.status == "pending",
+                        result.id,
                     ),
                 )
 
     def recover(self) -> int:
-        """Those whose path is asked for anew are done with; the others wait again."""
+        """Skip those whose path was queued again; the others are pending again."""
         with self._database.writing():
-            left = self._database.rows(
-                """UPDATE index_requests SET status = 'skipped', completed_at = ?, error = 'a newer request came'
+            recovered = self._database.rows(
+                """UPDATE index_requests SET status = 'skipped', completed_at = ?, error = ?
                 WHERE status = 'processing' AND EXISTS (SELECT 1 FROM index_requests n
                 WHERE n.status = 'pending' AND n.collection = index_requests.collection
                 AND n.path = index_requests.path) RETURNING id""",
-                (timestamp(),),
+                (timestamp(), SUPERSEDED),
             )
-            left += self._database.rows(
+            recovered += self._database.rows(
                 "UPDATE index_requests SET status = 'pending', started_at = '' WHERE status = 'processing' RETURNING id"
             )
-        return len(left)
+        return len(recovered)
 
     def counts(self) -> dict[RequestStatus, int]:
         """By status."""
@@ -94,14 +93,14 @@ class SqliteRequests(Requests):
     def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
         """The latest, newest first."""
         rows = self._database.rows(
-            f"""SELECT {_COLUMNS} FROM index_requests WHERE (?1 IS NULL OR status = ?1) AND (?2 = '' OR collection = ?2)
-            ORDER BY id DESC LIMIT ?3""",
+            f"""SELECT {names(REQUEST_COLUMNS)} FROM index_requests
+            WHERE (?1 IS NULL OR status = ?1) AND (?2 = '' OR collection = ?2) ORDER BY id DESC LIMIT ?3""",
             (status, collection, limit),
         )
         return [Request(*row) for row in rows]
 
     def due(self, collections: Sequence[str] | None = None) -> int:
-        """Asked before every search: it reads only those that wait."""
+        """Called before every search, so it reads only what is pending or processing."""
         return self._database.number(
             """SELECT count(*) FROM index_requests
             WHERE status IN ('pending', 'processing') AND (status = 'processing' OR due_at <= ?1)

@@ -1,0 +1,134 @@
+"""How well do the words of a query match a passage? BM25 over weighted fields, on numbers alone.
+
+Every engine fetches its own lists and hands them over as arrays; what they mean is said only here. A *position* is
+where a passage's score is added up. The score is a share: a text full of every word of the query would get 1.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annai.text.fields import FIELD_NAMES, FieldWeights
+from annai.text.keywords import Keywords
+from annai.text.tokens import is_cjk
+
+K1 = 1.2
+"""How soon a word that is repeated stops adding to the score."""
+
+B = 0.75
+"""How much a passage that is longer than the average is held back: 0 not at all, 1 wholly."""
+
+MAX_COUNT = 255
+"""How often a word counts in one field at most: a count is one byte."""
+
+FIELD_COUNTS = [(name, "u1") for name in FIELD_NAMES]
+"""The last four bytes of a posting of every engine: how often the passage has the word in each field."""
+
+Positions = NDArray[np.integer[Any]]
+Numbers = NDArray[np.float64]
+NumberOrNumbers = TypeVar("NumberOrNumbers", float, Numbers)
+
+
+@dataclass(slots=True)
+class Matches:
+    """The passages that hold one word of a query. `score` overwrites both arrays of numbers."""
+
+    value: float
+    """The most that the word can add to a score: its `word_value`."""
+    positions: Positions
+    """No position comes twice."""
+    frequencies: Numbers
+    """How often each passage has the word, by `weighted_frequencies`."""
+    damping: Numbers
+    """The `length_damping` of each passage."""
+
+
+def score(matches: Iterable[Matches], size: int) -> tuple[NDArray[np.int64], Numbers]:
+    """The positions, below `size`, of passages that hold any of the words, ascending, and their shares."""
+    best_possible = 0.0
+    sums = np.zeros(size)
+    for word in matches:
+        best_possible += word.value
+        sums[word.positions] += saturate(word.value, word.frequencies, word.damping)
+    positions = np.flatnonzero(sums)
+    shares = sums[positions]
+    if len(positions):
+        shares /= best_possible
+        np.minimum(shares, 1.0, out=shares)
+    return positions, shares
+
+
+def saturate(value: float, frequency: NumberOrNumbers, damping: NumberOrNumbers) -> NumberOrNumbers:
+    """What a word of this value adds to a score: all of it, if it came without end. Arrays are overwritten."""
+    damping += frequency
+    frequency *= value
+    frequency /= damping
+    return frequency
+
+
+def word_value(weight: float, passages: int, holding: int) -> float:
+    """The most that a word of this weight can add to a score, if `holding` of all passages hold it."""
+    return weight * (K1 + 1) * inverse_document_frequency(passages, holding)
+
+
+def inverse_document_frequency(passages: int, holding: int) -> float:
+    """How rare a word is that `holding` of all passages hold."""
+    return float(np.log1p((passages - holding + 0.5) / (holding + 0.5)))
+
+
+def average_length(words: int, passages: int) -> float:
+    """How many words a passage has on average; at least 1, so that one can divide by it."""
+    return max(words / max(passages, 1), 1)
+
+
+def length_damping(lengths: NumberOrNumbers, average: float) -> NumberOrNumbers:
+    """What passages of these lengths add below the line of BM25: more, the longer they are."""
+    return K1 * (1 - B + B * lengths / average)
+
+
+def count_words(keywords: Keywords) -> dict[str, bytearray]:
+    """How often a passage has each of its words in each field, as the bytes of `FIELD_COUNTS`."""
+    counts: dict[str, bytearray] = {}
+    for field, name in enumerate(FIELD_NAMES):
+        for word, count in Counter(getattr(keywords, name).split()).items():
+            counts.setdefault(word, bytearray(len(FIELD_NAMES)))[field] = min(count, MAX_COUNT)
+    return counts
+
+
+def weights_of(fields: FieldWeights) -> list[float]:
+    """The weight of each field, in the order of `FIELD_COUNTS`."""
+    return [getattr(fields, name) for name in FIELD_NAMES]
+
+
+def weighted_frequencies(postings: NDArray[np.void], weights: Sequence[float]) -> Numbers:
+    """How often each posting's passage has the word, its fields counted by weight.
+
+    A posting is a whole number of 32-bit words, the last of which is its `FIELD_COUNTS`.
+    """
+    # The four counts as one number: of most words in most passages, all but the body's are zero.
+    step = postings.itemsize // 4
+    packed = np.ascontiguousarray(postings).view("<u4")[step - 1 :: step]
+    sums = np.asarray((packed >> 24) * weights[3], np.float64)
+    others = np.flatnonzero(packed & 0xFFFFFF)
+    if len(others):
+        rest = packed[others]
+        sums[others] += sum(((rest >> (8 * field)) & 0xFF) * weights[field] for field in range(3))
+    return sums
+
+
+def merge_positions(positions: Positions, frequencies: Numbers) -> tuple[Positions, Numbers, NDArray[np.intp]]:
+    """Add up the frequencies at each position: a passage may hold several words that begin with one character.
+
+    Returns the positions, ascending, their frequencies, and the index at which each position came first.
+    """
+    merged, first, owners = np.unique(positions, return_index=True, return_inverse=True)
+    return merged, np.bincount(owners, frequencies, minlength=len(merged)).astype(np.float64), first
+
+
+def is_prefix(word: str) -> bool:
+    """Whether a query's word stands for every word that begins with it: a single CJK character does."""
+    return len(word) == 1 and is_cjk(word)

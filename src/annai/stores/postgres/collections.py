@@ -1,0 +1,97 @@
+"""Which collections and files does an index in PostgreSQL know? Their rows, whether or not a file became a document."""
+
+from collections.abc import Sequence
+
+from annai.stores.base import unknown_collection
+from annai.stores.postgres.database import PostgresDatabase
+from annai.stores.postgres.rows import collection_row, escape, read_collection, read_state, state_row, unescape
+from annai.stores.rows import COLLECTION_COLUMNS, STATE_COLUMNS, names, overwrite
+from annai.types import Collection, FileState
+
+_SELECT_COLLECTIONS = f"SELECT {names(COLLECTION_COLUMNS)} FROM annai_collections ORDER BY name"
+
+
+class Collections:
+    """The tables `annai_collections` and `annai_files`. What writes does so within the caller's transaction."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    def read(self) -> list[Collection]:
+        """Every collection, ordered by name."""
+        return [*map(read_collection, self._database.rows(_SELECT_COLLECTIONS))]
+
+    def save(self, collection: Collection) -> None:
+        """Add or replace."""
+        self._database.rows(
+            f"""INSERT INTO annai_collections ({names(COLLECTION_COLUMNS)}) VALUES (%s, %s, %s, %s, %s, %s, %s)
+            ON CONFLICT (name) DO UPDATE SET {overwrite(COLLECTION_COLUMNS[1:])}""",
+            collection_row(collection),
+        )
+
+    def number(self, name: str, *, lock: str = "") -> int:
+        """The collection's number, its row locked as `lock` says; 0 if there is none."""
+        return self._database.number(f"SELECT id FROM annai_collections WHERE name = %s {lock}", (name,))
+
+    def existing(self, name: str, *, lock: str = "") -> int:
+        """The collection's number, its row locked as `lock` says; if there is none, a `StoreError`."""
+        number = self.number(name, lock=lock)
+        if not number:
+            raise unknown_collection(name)
+        return number
+
+    def numbers(self) -> dict[str, int]:
+        """The number of every collection, by name."""
+        return dict(self._database.rows("SELECT name, id FROM annai_collections"))
+
+    def delete(self, number: int, name: str) -> None:
+        """Delete a collection that has no files any more, and its requests."""
+        self._database.rows("DELETE FROM annai_collections WHERE id = %s", (number,))
+        self._database.rows("DELETE FROM annai_requests WHERE collection = %s", (name,))
+
+    def replace(self, old: int, new: int) -> None:
+        """Delete the collection `old`, which has no files any more, and give `new` its name and description."""
+        (about,) = self._database.rows(
+            "DELETE FROM annai_collections WHERE id = %s RETURNING name, description, source, enabled", (old,)
+        )
+        self._database.rows(
+            "UPDATE annai_collections SET name = %s, description = %s, source = %s, enabled = %s WHERE id = %s",
+            (*about, new),
+        )
+
+    def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
+        """What is known of a collection's files, or of those that paths name."""
+        clause, values = "", list[object]([collection])
+        if under is not None:
+            # A folder's files are those from `folder/` on that come before `folder0`: 0 follows the slash.
+            clause = """AND id IN (SELECT f.id FROM unnest(%s::text[]) w JOIN annai_files f ON f.path = w
+                UNION ALL SELECT f.id FROM unnest(%s::text[]) w
+                JOIN annai_files f ON f.path > w || '/' AND f.path < w || '0')"""
+            values += [[escape(path) for path in under]] * 2
+        rows = self._database.rows(
+            f"""SELECT {names(STATE_COLUMNS)} FROM annai_files
+            WHERE collection_id = (SELECT id FROM annai_collections WHERE name = %s) {clause}""",
+            values,
+        )
+        return {unescape(row[0]): read_state(row) for row in rows}
+
+    def save_state(self, collection: int, state: FileState) -> int:
+        """Remember what is known of a file; returns its number."""
+        return self._database.number(
+            f"""INSERT INTO annai_files (collection_id, {names(STATE_COLUMNS)}) VALUES (%s, %s, %s, %s, %s, %s, %s)
+            ON CONFLICT (collection_id, path) DO UPDATE SET {overwrite(STATE_COLUMNS[1:])} RETURNING id""",
+            (collection, *state_row(state)),
+        )
+
+    def delete_paths(self, collection: int, paths: Sequence[str]) -> list[int]:
+        """Forget files by their paths; returns their numbers."""
+        rows = self._database.rows(
+            "DELETE FROM annai_files WHERE collection_id = %s AND path = ANY(%s) RETURNING id",
+            (collection, sorted(escape(path) for path in paths)),
+        )
+        return [number for (number,) in rows]
+
+    def delete_files(self, collection: int) -> list[int]:
+        """Forget all files of a collection; returns their numbers."""
+        rows = self._database.rows("DELETE FROM annai_files WHERE collection_id = %s RETURNING id", (collection,))
+        return [number for (number,) in rows]

@@ -1,0 +1,142 @@
+"""How do values become rows of a table, and rows values? What SQLite and PostgreSQL have in common."""
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+from annai.types import Collection, Document, FileState, Format, Problem, Section, StoredSection
+
+Row = Sequence[Any]
+"""A row as a database returns it; the types of its values are the schema's."""
+
+SQLValue = None | int | float | bytes | str
+"""What a column holds."""
+
+COLLECTION_COLUMNS = ("name", "source", "description", "enabled", "imported_at", "embedder", "settings")
+STATE_COLUMNS = ("path", "size", "mtime_ns", "hash", "problem_kind", "problem_reason")
+DOCUMENT_COLUMNS = ("title", "text", "format", "body_start", "front_matter")
+REQUEST_COLUMNS = (
+    *("id", "collection", "path", "hash", "status", "created_at", "started_at", "completed_at", "error", "attempts"),
+)
+SECTION_COLUMNS = (
+    *("id", "document_id", "ordinal", "parent", "depth", "last_depth", "heading", "heading_path", "number", "piece"),
+    *("start_position", "end_position", "start_line", "end_line", "token_count", "is_passage"),
+)
+
+SUPERSEDED = "a newer request came"
+"""Why a request was skipped when its path was queued again."""
+
+
+def names(columns: Iterable[str], table: str = "") -> str:
+    """Columns as a statement lists them, each with the short name of its table before it, if one is given."""
+    return ", ".join(f"{table}.{column}" if table else column for column in columns)
+
+
+def overwrite(columns: Iterable[str]) -> str:
+    """The assignments of an upsert: every column takes the value that was to be inserted."""
+    return ", ".join(f"{column} = excluded.{column}" for column in columns)
+
+
+def select_sections(prefix: str, requests: str) -> str:
+    """The statement that reads what `read_section` needs, without a condition; `prefix` begins the tables' names."""
+    return f"""
+        SELECT s.id, d.first_section, c.name, f.path, d.title, d.japanese, f.problem_kind, f.problem_reason,
+        s.ordinal, s.parent, s.depth, s.heading, s.heading_path, s.number, s.start_position, s.end_position,
+        s.start_line, s.end_line, s.token_count, s.piece, s.last_depth, s.is_passage,
+        EXISTS (SELECT 1 FROM {requests} r
+            WHERE r.collection = c.name AND r.path = f.path AND r.status IN ('pending', 'processing'))
+        FROM {prefix}sections s JOIN {prefix}documents d ON d.id = s.document_id
+        JOIN {prefix}files f ON f.id = s.document_id JOIN {prefix}collections c ON c.id = f.collection_id
+    """
+
+
+def collection_row(collection: Collection) -> tuple[SQLValue, ...]:
+    """The values of `COLLECTION_COLUMNS`."""
+    return (
+        collection.name,
+        str(collection.source),
+        collection.description,
+        collection.enabled,
+        collection.imported_at,
+        collection.embedder,
+        collection.settings,
+    )
+
+
+def read_collection(row: Row) -> Collection:
+    """The collection of a row of `COLLECTION_COLUMNS`."""
+    name, source, description, enabled, *rest = row
+    return Collection(name, Path(source), description, bool(enabled), *rest)
+
+
+def state_row(state: FileState) -> tuple[SQLValue, ...]:
+    """The values of `STATE_COLUMNS`."""
+    problem = (state.problem.kind, state.problem.reason) if state.problem else (None, None)
+    return (state.path, state.size, state.mtime_ns, state.hash, *problem)
+
+
+def read_state(row: Row) -> FileState:
+    """The file state of a row of `STATE_COLUMNS`."""
+    path, size, mtime_ns, digest, kind, reason = row
+    return FileState(path, size, mtime_ns, digest, Problem(kind, reason) if kind else None)
+
+
+def read_document(collection: str, state: Row, document: Row) -> Document:
+    """The document of a row of `STATE_COLUMNS` and one of `DOCUMENT_COLUMNS`."""
+    title, text, kind, body_start, front_matter = document
+    return Document(
+        collection=collection,
+        path=state[0],
+        title=title,
+        text=text,
+        state=read_state(state),
+        format=cast(Format, kind),
+        body_start=body_start,
+        front_matter=json.loads(front_matter),
+    )
+
+
+def section_row(first: int, document_id: int, section: Section) -> tuple[SQLValue, ...]:
+    """The values of `SECTION_COLUMNS` for a section of a document whose sections begin at the key `first`."""
+    return (
+        first + section.order,
+        document_id,
+        section.order,
+        section.parent,
+        section.depth,
+        section.last_depth,
+        section.heading,
+        json.dumps(section.heading_path, ensure_ascii=False),
+        ".".join(map(str, section.number)),
+        section.piece,
+        section.start,
+        section.end,
+        section.start_line,
+        section.end_line,
+        section.token_count,
+        section.is_passage,
+    )
+
+
+def read_section(row: Row) -> StoredSection:
+    """The section of a row of `select_sections`; by position, since a search makes hundreds of these."""
+    key, root_key, collection, path, title, is_cjk, problem, reason = row[:8]
+    order, parent, depth, heading, headings, number, start, end, start_line, end_line = row[8:18]
+    tokens, piece, last_depth, is_passage, waiting = row[18:]
+    span = (_headings(headings), _number(number), start, end, start_line, end_line)
+    section = Section(order, parent, depth, heading, *span, tokens, piece, last_depth, bool(is_passage))
+    trouble = Problem(problem, reason) if problem else None
+    return StoredSection(key, root_key, collection, path, title, section, bool(is_cjk), trouble, bool(waiting))
+
+
+@lru_cache(maxsize=8192)
+def _headings(text: str) -> tuple[str, ...]:
+    """The headings above a section; its neighbours have the same, and a search looks at hundreds."""
+    return tuple(json.loads(text))
+
+
+@lru_cache(maxsize=8192)
+def _number(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("."))) if text else ()

@@ -1,0 +1,16 @@
+"""Which passages score highest?"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annai.stores.base import Scored
+
+
+def top_scores(keys: NDArray[np.int64], scores: NDArray[np.floating], limit: int) -> list[Scored]:
+    """The highest scores first; `keys` ascend, so that ties come in their order."""
+    if len(keys) > 4 * limit:
+        # Those that tie with the last one stay in, for the order of their keys to decide.
+        chosen = scores >= np.partition(scores, -limit)[-limit]
+        keys, scores = keys[chosen], scores[chosen]
+    order = np.argsort(-scores, kind="stable")[:limit]
+    return [Scored(int(keys[position]), float(scores[position])) for position in order]

@@ -1,0 +1,74 @@
+"""What must an engine do to find the passages of an index file? The contract of LanceDB, Chroma and Qdrant."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annai.stores.base import Vectors
+from annai.stores.sqlite.search_index import Span
+from annai.text.keywords import Keywords
+from annai.types import Section, Where
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage as an engine takes it in."""
+
+    key: int
+    collection: int
+    path: str
+    section: Section
+    vector: Vectors
+    keywords: Keywords
+
+
+class Neighbours(ABC):
+    """An engine that finds the vectors near another. Errors are `StoreError`s whose messages say what to do."""
+
+    address: str
+    """Its folder or its server's address, with nothing secret in it."""
+
+    @abstractmethod
+    def add(self, passages: Sequence[Passage]) -> None:
+        """Take in passages, all of one dimension; one whose key is known replaces it."""
+
+    @abstractmethod
+    def remove(self, spans: Sequence[Span]) -> None:
+        """Forget the passages whose keys lie in these spans; unknown ones do nothing."""
+
+    @abstractmethod
+    def nearest(self, vector: Vectors, count: int, collections: Sequence[int] | None, where: Where, /) -> list[int]:
+        """The keys of about `count` passages near the vector.
+
+        Of these collections only, if any are given; the paths of `where` may be looked at too, to answer better.
+        """
+
+    @abstractmethod
+    def keys(self) -> NDArray[np.int64]:
+        """Every key there is, in no order."""
+
+    @abstractmethod
+    def optimize(self, *, now: bool = False) -> None:
+        """Order what was written for searching, if that is due; with `now`, in any case."""
+
+    def vacuum(self) -> None:
+        """Give back the space of what was removed."""
+        self.optimize(now=True)
+
+    @abstractmethod
+    def size_on_disk(self) -> int:
+        """Bytes on this machine's disk."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and connections; closing twice is fine."""
+
+
+def redact_url(url: str) -> str:
+    """A URL as it may be shown: without the user, the password and what follows a question mark."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else url

@@ -1,0 +1,190 @@
+"""How does an engine that only finds neighbours serve an index? Beside an SQLite file, which is the truth.
+
+Documents, sections, vectors, words and the queue are in the file; the engine holds a copy of each passage's vector,
+under a key that is never used twice. Whatever the engine answers is compared with the file, and scored with the file's
+vectors. So a write has three steps, and may be cut off after any of them:
+
+1. Keys are reserved, and the new vectors go to the engine. No document owns them: no search returns them.
+2. One transaction of the file writes the documents. From then on the new keys are known, and the old ones are not.
+3. With a later write, when no search can have begun before it, the engine forgets what no document owns.
+
+What the engine must forget is noted in the file (`leftovers`) before it can be wrong.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from annai.stores.base import IndexedDocument, Store, Vectors
+from annai.stores.sidecar.leftovers import Leftovers
+from annai.stores.sidecar.neighbours import Neighbours, Passage
+from annai.stores.sqlite.postings import Postings
+from annai.stores.sqlite.search_index import IndexFile, Keys, Span, TakeKeys, VectorIndex
+from annai.stores.sqlite.store import SqliteStore
+from annai.text.fields import passage_fields
+from annai.text.keywords import extract_keywords
+from annai.types import Where
+
+BRUTE_FORCE_UP_TO = 2_000
+"""If a restriction lets no more passages through than this, they are compared one by one, without the engine."""
+
+WIDEN_FACTOR = 4
+"""How many times more candidates to ask for when too many of the engine's answers belong to no document, or not to
+those that are searched."""
+
+
+def open_beside(path: Path, neighbours: Neighbours) -> Store:
+    """Open an index file whose neighbours an engine finds; words are found by the file itself."""
+    return SqliteStore(path, lambda file: (SidecarVectors(file, neighbours), Postings(file)))
+
+
+class SidecarVectors(VectorIndex):
+    """A vector index in an engine beside the file."""
+
+    def __init__(self, file: IndexFile, neighbours: Neighbours) -> None:
+        self._file = file
+        self._leftovers = Leftovers(file.database, file.documents)
+        self.neighbours = neighbours
+        self._lock = threading.RLock()
+        self._in_bulk = False
+
+    @property
+    def address(self) -> str:
+        """The engine's."""
+        return self.neighbours.address
+
+    def candidates(self, vector: Vectors, count: int, where: Where) -> Keys:
+        """Ask the engine, and keep what a document owns and the restriction lets through."""
+        passages = self._file.passages
+        table = passages.table()
+        allowed = passages.allowed(table, where)
+        usable = table.alive if allowed is None else table.alive & allowed
+        if allowed is not None and np.count_nonzero(usable) <= BRUTE_FORCE_UP_TO:
+            return np.asarray(table.keys[usable])
+        collections = passages.collections(table, where)
+        while True:
+            nearest = np.array(self.neighbours.nearest(vector, count, collections, where), np.int64)
+            positions, present = table.positions(nearest)
+            keys: Keys = nearest[present][usable[positions[present]]]
+            if len(keys) * WIDEN_FACTOR >= count or len(nearest) < count:
+                return keys
+            count *= WIDEN_FACTOR
+
+    @contextmanager
+    def adding(self, collection: str, documents: Sequence[IndexedDocument], /) -> Iterator[TakeKeys]:
+        """First the engine, then the file."""
+        with self._lock:
+            number = self._file.collections.existing(collection)
+            self._forget_leftovers()
+            spans = self._leftovers.reserve([len(each.sections) for each in documents])
+            try:
+                self._hand_over(number, documents, spans)
+                reserved = iter(spans)
+
+                def take_keys(_count: int) -> int:
+                    span = next(reserved)
+                    self._leftovers.adopt(span)
+                    return span[0]
+
+                yield take_keys
+            except BaseException:
+                self._leftovers.release(spans)
+                raise
+            if documents and not self._in_bulk:
+                self.neighbours.optimize()
+
+    def pack(self, _vectors: Vectors, /) -> bytes:
+        """Nothing: the engine finds them."""
+        return b""
+
+    def drop(self, span: Span) -> None:
+        """The engine forgets them later."""
+        self._leftovers.abandon(span)
+
+    def present(self, keys: Keys) -> Keys:
+        """A passage's vector is there only if the engine has it too."""
+        passages = self._file.passages.keys()
+        held = self.neighbours.keys()
+        missing, orphans = np.setdiff1d(passages, held), np.setdiff1d(held, passages)
+        return np.union1d(np.setdiff1d(keys, missing), orphans)
+
+    @contextmanager
+    def bulk(self) -> Iterator[None]:
+        """The engine is put in order at the end."""
+        self._in_bulk = True
+        try:
+            yield
+        finally:
+            self._in_bulk = False
+        self.neighbours.optimize(now=True)
+
+    def purge(self) -> None:
+        """The engine forgets what was deleted, though a search may still be reading it."""
+        with self._lock:
+            self._forget_leftovers(early=True)
+
+    def sweep(self) -> None:
+        """Let the engine hold what the file holds: nothing that no document owns, and all that one does."""
+        with self._lock:
+            held, passages = self.neighbours.keys(), self._file.passages.keys()
+            self.neighbours.remove([(int(key), int(key) + 1) for key in np.setdiff1d(held, passages)])
+            self._leftovers.clear_all()
+            self._add_again(np.setdiff1d(passages, held))
+            self.neighbours.optimize(now=True)
+
+    def vacuum(self) -> None:
+        """The engine's own."""
+        with self._lock:
+            self._forget_leftovers(early=True)
+            self.neighbours.vacuum()
+
+    def size_on_disk(self) -> int:
+        """The engine's."""
+        return self.neighbours.size_on_disk()
+
+    def close(self) -> None:
+        """Close the engine."""
+        self.neighbours.close()
+
+    def _hand_over(self, collection: int, documents: Sequence[IndexedDocument], spans: Sequence[Span]) -> None:
+        """Add the passages of new documents to the engine."""
+        by_dimension: dict[int, list[Passage]] = {}
+        for indexed, (first, _) in zip(documents, spans, strict=True):
+            path = indexed.document.path
+            by_dimension.setdefault(indexed.vectors.shape[1], []).extend(
+                Passage(first + order, collection, path, indexed.sections[order], indexed.vectors[order], keywords)
+                for order, keywords in sorted(indexed.keywords.items())
+            )
+        for passages in by_dimension.values():
+            if passages:
+                self.neighbours.add(passages)
+
+    def _forget_leftovers(self, *, early: bool = False) -> None:
+        """Have the engine forget what no document owns any more; with `early`, without the time of grace."""
+        due = self._leftovers.due(early=early)
+        if due and not self._file.read_only:
+            self.neighbours.remove([*due.values()])
+            self._leftovers.clear([*due])
+
+    def _add_again(self, keys: Keys) -> None:
+        """Add passages that the engine has lost once more, from the file, a document at a time."""
+        lost, file = {*keys.tolist()}, self._file
+        for collection in file.collections.read() if lost else ():
+            number = file.collections.existing(collection.name)
+            for path in file.collections.states(collection.name):
+                sections = [each for each in file.documents.sections(collection.name, path) if each.key in lost]
+                document = file.documents.document(collection.name, path) if sections else None
+                dimension = file.documents.vector_length(sections[0].key) if sections else 0
+                if document is None or not dimension:
+                    continue
+                vectors = file.documents.vectors([each.key for each in sections], dimension)
+                keywords = [extract_keywords(passage_fields(document, each.section)) for each in sections]
+                self.neighbours.add(
+                    [
+                        Passage(each.key, number, path, each.section, vector, words)
+                        for each, vector, words in zip(sections, vectors, keywords, strict=True)
+                    ]
+                )

@@ -1,0 +1,181 @@
+"""How does an index file hold documents? Rows of texts, sections, vectors and tokens, under keys used only once."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annai.stores.base import IndexedDocument, Vectors
+from annai.stores.rows import (
+    DOCUMENT_COLUMNS,
+    SECTION_COLUMNS,
+    STATE_COLUMNS,
+    names,
+    read_document,
+    read_section,
+    section_row,
+    select_sections,
+)
+from annai.stores.sqlite.database import Database
+from annai.types import Document, Statistics, StoredSection
+
+_SELECT_DOCUMENT = f"""
+    SELECT {names(STATE_COLUMNS, "f")}, {names(DOCUMENT_COLUMNS, "d")}
+    FROM documents d JOIN files f ON f.id = d.id JOIN collections c ON c.id = f.collection_id
+    WHERE c.name = ? AND f.path = ?
+"""
+_SELECT_SECTIONS = select_sections("", "index_requests")
+
+
+class Documents:
+    """The tables `documents`, `sections`, `vectors` and `tokens`. What writes does so within a transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def document(self, collection: str, path: str) -> Document | None:
+        """The document, or None."""
+        row = self._database.row(_SELECT_DOCUMENT, (collection, path))
+        state = len(STATE_COLUMNS)
+        return read_document(collection, row[:state], row[state:]) if row else None
+
+    def sections(self, collection: str, path: str) -> list[StoredSection]:
+        """All sections of a document."""
+        rows = self._database.rows(
+            f"""{_SELECT_SECTIONS} WHERE s.id >= d.first_section AND s.id < d.first_section + d.section_count
+            AND c.name = ? AND f.path = ? ORDER BY s.id""",
+            (collection, path),
+        )
+        return [read_section(row) for row in rows]
+
+    def lookup(self, keys: Sequence[int]) -> dict[int, StoredSection]:
+        """Sections by key."""
+        rows = self._database.rows(
+            f"{_SELECT_SECTIONS} WHERE s.id IN (SELECT value FROM json_each(?))", (_json_list(keys),)
+        )
+        return {row[0]: read_section(row) for row in rows}
+
+    def vectors(self, keys: Sequence[int], dimension: int) -> Vectors:
+        """The vectors of sections."""
+        vectors: dict[int, bytes] = dict(
+            self._database.rows(
+                """SELECT section_id, vector FROM vectors
+                WHERE section_id IN (SELECT value FROM json_each(?)) AND length(vector) = ?""",
+                (_json_list(keys), 2 * dimension),
+            )
+        )
+        zeros = bytes(2 * dimension)
+        raw = b"".join(vectors.get(key, zeros) for key in keys)
+        return np.frombuffer(raw, "<f2").astype(np.float32).reshape(len(keys), dimension)
+
+    def vector_length(self, key: int) -> int:
+        """How many numbers the vector of a section has; 0 if it has none."""
+        return self._database.number("SELECT length(vector) / 2 FROM vectors WHERE section_id = ?", (key,))
+
+    def tokens(self, keys: Sequence[int]) -> dict[int, bytes]:
+        """The tokens of passages."""
+        return dict(
+            self._database.rows(
+                "SELECT section_id, packed FROM tokens WHERE section_id IN (SELECT value FROM json_each(?))",
+                (_json_list(keys),),
+            )
+        )
+
+    def dimension(self, collection: str) -> int:
+        """How many numbers the vectors of a collection have, by any of its documents; 0 if it has none."""
+        return self._database.number(
+            "SELECT dimension FROM passages JOIN collections c ON c.id = collection_id WHERE c.name = ? LIMIT 1",
+            (collection,),
+        )
+
+    def statistics(self, collection: str) -> Statistics:
+        """Counts for one collection."""
+        row = self._database.row(
+            """SELECT count(*), coalesce(sum(d.section_count), 0), coalesce(sum((SELECT count(*) FROM vectors v
+            WHERE v.section_id >= d.first_section AND v.section_id < d.first_section + d.section_count)), 0)
+            FROM documents d JOIN files f ON f.id = d.id JOIN collections c ON c.id = f.collection_id
+            WHERE c.name = ?""",
+            (collection,),
+        )
+        return Statistics(*row) if row else Statistics(0, 0, 0)
+
+    def insert(self, file: int, first: int, indexed: IndexedDocument) -> None:
+        """Write the document of a file, whose sections have the keys from `first` on."""
+        document = indexed.document
+        self._database.rows(
+            "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                file,
+                first,
+                len(indexed.sections),
+                document.title,
+                indexed.is_cjk,
+                document.format,
+                document.body_start,
+                json.dumps(document.front_matter, ensure_ascii=False),
+                document.text,
+            ),
+        )
+        self._database.insert(
+            f"INSERT INTO sections VALUES ({', '.join('?' * len(SECTION_COLUMNS))})",
+            [section_row(first, file, section) for section in indexed.sections],
+        )
+        self._database.insert(
+            "INSERT INTO vectors VALUES (?, ?)",
+            [(first + order, row.tobytes()) for order, row in enumerate(indexed.vectors.astype("<f2"))],
+        )
+        self._database.insert(
+            "INSERT INTO tokens VALUES (?, ?)", [(first + order, packed) for order, packed in indexed.tokens.items()]
+        )
+
+    def span(self, file: int) -> tuple[int, int] | None:
+        """The first key of a file's document, and the one after its last; None if it has no document."""
+        row = self._database.row(
+            "SELECT first_section, first_section + section_count FROM documents WHERE id = ?", (file,)
+        )
+        return (row[0], row[1]) if row else None
+
+    def delete(self, file: int, span: tuple[int, int]) -> None:
+        """Delete the document of a file."""
+        for table in ("vectors", "tokens"):
+            self._database.rows(f"DELETE FROM {table} WHERE section_id >= ? AND section_id < ?", span)
+        self._database.rows("DELETE FROM sections WHERE id >= ? AND id < ?", span)
+        self._database.rows("DELETE FROM documents WHERE id = ?", (file,))
+
+    def delete_orphans(self) -> None:
+        """Delete every row that belongs to no document."""
+        self._database.rows("DELETE FROM documents WHERE id NOT IN (SELECT id FROM files)")
+        self._database.rows("DELETE FROM passages WHERE document_id NOT IN (SELECT id FROM documents)")
+        self._database.rows(
+            """DELETE FROM sections WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = document_id
+            AND sections.id >= d.first_section AND sections.id < d.first_section + d.section_count)"""
+        )
+        for table in ("vectors", "tokens"):
+            self._database.rows(f"DELETE FROM {table} WHERE section_id NOT IN (SELECT id FROM sections)")
+
+    def section_keys(self) -> NDArray[np.int64]:
+        """The keys of all rows of `sections`, ascending."""
+        return self._keys("SELECT id FROM sections ORDER BY 1")
+
+    def vector_keys(self) -> NDArray[np.int64]:
+        """The keys of all rows of `vectors`, ascending."""
+        return self._keys("SELECT section_id FROM vectors ORDER BY 1")
+
+    def last_key(self) -> int:
+        """The highest key that was ever given."""
+        return self._database.number("SELECT seq FROM sqlite_sequence WHERE name = 'sections'")
+
+    def live_keys(self) -> NDArray[np.bool_]:
+        """For every key that was ever given, whether a document owns it."""
+        live = np.zeros(self.last_key() + 1, bool)
+        for first, count in self._database.rows("SELECT first_section, section_count FROM documents"):
+            live[first : first + count] = True
+        return live
+
+    def _keys(self, sql: str) -> NDArray[np.int64]:
+        return np.array([key for (key,) in self._database.rows(sql)], np.int64)
+
+
+def _json_list(keys: Sequence[int]) -> str:
+    return json.dumps([int(key) for key in keys])

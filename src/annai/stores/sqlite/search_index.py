@@ -1,0 +1,122 @@
+"""What finds the passages of an index file? A vector index and a word index: parts of the file, or of an engine.
+
+`SqliteStore` is given one of each. Its own are `SignIndex` and `Postings`, which live in the file; an engine beside
+the file has others (`stores.sidecar`). Whatever they find, the file says which passages exist.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annai.stores.base import IndexedDocument, Scored, Vectors
+from annai.stores.sqlite.collections import Collections
+from annai.stores.sqlite.database import Database
+from annai.stores.sqlite.documents import Documents
+from annai.stores.sqlite.passages import Passages
+from annai.text.fields import FieldWeights
+from annai.text.keywords import Keywords
+from annai.types import Where
+
+CANDIDATES_PER_RESULT, MIN_CANDIDATES = 3, 300
+"""How many passages are compared in full for each one asked for, and at least (benchmarks/vectors.py)."""
+
+Keys = NDArray[np.int64]
+
+Span = tuple[int, int]
+"""The first of some consecutive keys, and the one after their last."""
+
+TakeKeys = Callable[[int], int]
+"""Takes as many consecutive keys as a document has sections, within a transaction, and returns the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """The parts of an index file that are the same whatever finds its passages."""
+
+    database: Database
+    collections: Collections
+    documents: Documents
+    passages: Passages
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the file cannot be written."""
+        return self.database.read_only
+
+
+class VectorIndex(Protocol):
+    """Finds the passages near a vector. The vectors themselves are rows of the file, which score what is found."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, if not in the file; nothing secret."""
+
+    def candidates(self, vector: Vectors, count: int, where: Where) -> Keys:
+        """The keys of about `count` passages that may be the nearest, in no order; all exist and pass `where`."""
+
+    def adding(self, collection: str, documents: Sequence[IndexedDocument], /) -> AbstractContextManager[TakeKeys]:
+        """Prepare to add documents, which the block writes to the file in one transaction, in this order.
+
+        When the block raises, they are not added.
+        """
+
+    def pack(self, vectors: Vectors, /) -> bytes:
+        """What the file keeps with a document's passages to find them by."""
+
+    def drop(self, span: Span) -> None:
+        """Forget a document's passages, within the transaction that deletes it."""
+
+    def present(self, keys: Keys) -> Keys:
+        """Which vectors there are, given those of the file: without what the index lost, with what nobody owns."""
+
+    def bulk(self) -> AbstractContextManager[None]:
+        """Within the block much is added: ordering it for searching may wait until its end."""
+
+    def purge(self) -> None:
+        """Free at once what was deleted."""
+
+    def sweep(self) -> None:
+        """Find every passage of the file, and nothing else."""
+
+    def vacuum(self) -> None:
+        """Give back the space of what was deleted, and order the index for searching."""
+
+    def size_on_disk(self) -> int:
+        """Bytes beside the file."""
+
+    def close(self) -> None:
+        """Release files and connections; closing twice is fine."""
+
+
+class WordIndex(Protocol):
+    """Finds the passages that hold words."""
+
+    def add(self, passages: Mapping[int, Keywords], /) -> None:
+        """Add the words of passages, by key, within the transaction that writes them."""
+
+    def drop(self, span: Span) -> None:
+        """Forget a document's passages, within the transaction that deletes it."""
+
+    def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
+        """As `Store.matching`."""
+
+    def holding(self, words: Sequence[str]) -> dict[str, int]:
+        """As `Store.holding`."""
+
+    def word_counts(self) -> tuple[Keys, Keys]:
+        """Every passage that has words, ascending, and how many different words lead to it."""
+
+    def compact(self) -> None:
+        """Drop the passages that were deleted, within a transaction."""
+
+    def recount(self) -> None:
+        """Count again what is counted."""
+
+
+def candidate_count(limit: int) -> int:
+    """How many candidates to look for when this many results are wanted."""
+    return max(limit * CANDIDATES_PER_RESULT, MIN_CANDIDATES)

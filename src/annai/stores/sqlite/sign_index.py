@@ -1,0 +1,60 @@
+"""How does an index file find neighbours by itself? By the sign bits that it keeps with every passage."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from annai.stores.base import IndexedDocument, Vectors
+from annai.stores.sqlite.search_index import IndexFile, Keys, Span, TakeKeys, VectorIndex
+from annai.stores.sqlite.sign_bits import pack_signs
+from annai.types import Where
+
+
+class SignIndex(VectorIndex):
+    """The vector index of the default store: rows of the file itself, so most of the contract is done by the file."""
+
+    address = ""
+
+    def __init__(self, file: IndexFile) -> None:
+        self._file = file
+
+    def candidates(self, vector: Vectors, count: int, where: Where) -> Keys:
+        """Those whose signs agree best with the vector's."""
+        table = self._file.passages.table()
+        return table.candidates(vector, count, self._file.passages.allowed(table, where))
+
+    @contextmanager
+    def adding(self, _collection: str, _documents: Sequence[IndexedDocument], /) -> Iterator[TakeKeys]:
+        """The next keys; writing the sections takes them."""
+        yield lambda _count: self._file.documents.last_key() + 1
+
+    def pack(self, vectors: Vectors, /) -> bytes:
+        """The sign bits."""
+        return pack_signs(vectors).tobytes()
+
+    def drop(self, span: Span) -> None:
+        """The row with the sign bits is deleted with the passages."""
+
+    def present(self, keys: Keys) -> Keys:
+        """All of them."""
+        return keys
+
+    @contextmanager
+    def bulk(self) -> Iterator[None]:
+        """Nothing waits."""
+        yield
+
+    def purge(self) -> None:
+        """Nothing is left."""
+
+    def sweep(self) -> None:
+        """The file was swept."""
+
+    def vacuum(self) -> None:
+        """The file was vacuumed."""
+
+    def size_on_disk(self) -> int:
+        """Nothing is beside the file."""
+        return 0
+
+    def close(self) -> None:
+        """The file is closed."""
