@@ -42,6 +42,7 @@ USER_CONFIG_NAME = "config.toml"
 STATE_FOLDER = ".annai"
 CONFIG_VARIABLE = "ANNAI_CONFIG"
 SERVER_VARIABLE = "ANNAI_SERVER"
+TOKEN_VARIABLE = "ANNAI_TOKEN"  # noqa: S105 - the name of the variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,8 @@ def load_config(
         raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder; correct it.")
     url = environment.get(SERVER_VARIABLE, "")
     result = Config(root=root, file=file, named=docs_dir is not None, server_url=url, **loaded)
+    if environment.get(TOKEN_VARIABLE):
+        result = override(result, "server", token=environment[TOKEN_VARIABLE])
     if environment.get("NO_COLOR") and result.display.color == "auto":
         result = override(result, "display", color="never")
     if result.chunking.overlap >= result.chunking.size:
@@ -242,13 +245,28 @@ def secret(*names: str, environment: Mapping[str, str] = os.environ) -> str:
 
 
 def make_state_folder(folder: Path) -> None:
-    """Make a folder for files of annai's own; one that is named `.annai` is kept out of version control.
+    """Make a folder for files of annai's own; one named `.annai` is its user's alone, and kept out of version control.
 
     Raises `OSError` if it cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if folder.name == STATE_FOLDER and not (folder / ".gitignore").exists():
-        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    if folder.name == STATE_FOLDER:
+        if os.name == "posix" and (status := folder.stat()).st_mode & 0o077 and status.st_uid == os.getuid():
+            folder.chmod(0o700)
+        if not (folder / ".gitignore").exists():
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open(..., opener=private_opener)`: a file that is made can be read by its owner only."""
+    return os.open(path, flags, 0o600)
+
+
+def make_private_file(file: Path) -> None:
+    """Make an empty file that only its owner can read, unless it is there; one of our own is made so."""
+    os.close(private_opener(os.fspath(file), os.O_RDWR | os.O_CREAT))
+    if os.name == "posix" and (status := file.stat()).st_mode & 0o077 and status.st_uid == os.getuid():
+        file.chmod(0o600)
 
 
 def _find_project(start: Path) -> tuple[Path, Path | None]:

@@ -15,6 +15,7 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.config import make_private_file
 from annai.embedders.base import Vectors, normalise_rows
 
 logger = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ def _open(file: Path) -> apsw.Connection:
 
 def _connect(file: Path) -> apsw.Connection:
     file.parent.mkdir(parents=True, exist_ok=True)
+    make_private_file(file)
     connection = apsw.Connection(str(file))
     try:
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)

@@ -4,6 +4,7 @@ It ends when `annai server stop` asks it to, on Ctrl-C or SIGTERM, and by itself
 file is gone, when another server took over, or after `server.idle_shutdown_minutes` without a request.
 """
 
+import io
 import logging
 import os
 import platform
@@ -23,7 +24,7 @@ import psutil
 import uvicorn
 
 from annai import __version__
-from annai.config import Config
+from annai.config import Config, private_opener
 from annai.engine import Engine
 from annai.errors import ServerError
 from annai.indexing.lock import IndexLock
@@ -252,13 +253,21 @@ def _record(config: Config, listener: socket.socket, log: Path | None) -> Server
     )
 
 
+class _PrivateLog(RotatingFileHandler):
+    """A rotated log that only its owner can read: it names documents."""
+
+    def _open(self) -> io.TextIOWrapper:
+        raw = io.FileIO(self.baseFilename, "a", opener=private_opener)
+        return io.TextIOWrapper(raw, encoding=self.encoding)
+
+
 def _set_up_logging(config: Config, log: Path | None) -> None:
     """Log to a rotated file, or to standard error."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if log:
         largest = int(config.logging.rotate_mb * 1_000_000)
         try:
-            handler = RotatingFileHandler(log, maxBytes=largest, backupCount=LOG_BACKUPS, encoding="utf-8")
+            handler = _PrivateLog(log, maxBytes=largest, backupCount=LOG_BACKUPS, encoding="utf-8")
         except OSError as error:
             raise ServerError(f"The log {log} cannot be written: {error.strerror}; name another with --log.") from error
     verbose = logging.getLogger().level == logging.DEBUG

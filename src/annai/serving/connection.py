@@ -77,7 +77,7 @@ class Connection:
         if not isinstance(answer, dict):
             raise ServerError(f"What answers at {self.url} is no annai server (HTTP {status}).")
         if status == http.HTTPStatus.UNAUTHORIZED:
-            raise ServerError(f"The server at {self.url} needs a token; set server.token in annai.toml.")
+            raise ServerError(f"The server at {self.url} needs its token; set ANNAI_TOKEN to it.")
         if status != http.HTTPStatus.OK:
             raise ServerError(f"The server at {self.url} refused the call: {answer.get('error', status)}")
         if "error" in answer:

@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 
-from annai.config import make_state_folder
+from annai.config import make_private_file, make_state_folder
 from annai.errors import NewerIndex, NotAnIndex, StoreError, StoreFull, StoreReadOnly
 from annai.stores.rows import SQLValue
 from annai.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
@@ -165,9 +165,10 @@ class Database:
 
 
 def make_index_folder(path: Path) -> None:
-    """Make the folder of an index file, unless the file is already there to be read."""
+    """Make the folder and the file of an index, for their user alone, unless the file is there and can only be read."""
     try:
         make_state_folder(path.parent)
+        make_private_file(path)
     except OSError as error:
         if not path.exists():
             raise StoreReadOnly(cannot_write(path)) from error
