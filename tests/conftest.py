@@ -25,6 +25,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.delenv("ANNAI_CONFIG", raising=False)
     monkeypatch.delenv("ANNAI_SERVER", raising=False)
+    monkeypatch.delenv("ANNAI_TOKEN", raising=False)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
 

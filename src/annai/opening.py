@@ -35,16 +35,15 @@ def open(  # noqa: A001 - `annai.open`, as webbrowser.open and gzip.open
 
 def open_project(config: Config) -> Project:
     """Open the project: through the server that was named, through its own if that runs, else in this process."""
-    if config.server_url:
-        from annai.serving.client import Client
+    record = own_server(config)
+    if record is None and not config.server_url:
+        return _open_here(config)
+    from annai.serving.client import Client
+    from annai.serving.pidfile import read_token
 
-        return Client(config.server_url, token=config.server.token)
-    if record := own_server(config):
-        from annai.serving.client import Client
-        from annai.serving.pidfile import read_token
-
+    if record and config.server_url.rstrip("/") in ("", record.url):
         return Client(record.url, token=read_token(config))
-    return _open_here(config)
+    return Client(config.server_url, token=config.server.token)
 
 
 def own_server(config: Config) -> "ServerRecord | None":

@@ -25,6 +25,7 @@ from annai.settings import Embedding, Model, Pooling
 from annai.types import Query, Where
 from tests import service as services
 from tests import tiny
+from tests.conftest import trust
 
 pytestmark = pytest.mark.xdist_group("onnx")
 
@@ -391,6 +392,7 @@ def test_collections_with_models_of_their_own_are_searched_together(tmp_path: Pa
             '[collections.two.embedding]\nprovider = "openai"\n'
             f'base_url = "{service.url}/v1"\ndimensions = 64\n'
         )
+        trust(tmp_path)
         with Engine(load_config(docs_dir=tmp_path)) as engine:
             for name in ("one", "two"):
                 engine.add_collection(name, tmp_path / name, name)
@@ -445,4 +447,5 @@ def test_a_wrong_section_of_a_collection_is_an_error(docs: Path, text: str) -> N
 def test_a_models_folder_is_found_beside_the_settings(docs: Path) -> None:
     (docs / "models" / "mine").mkdir(parents=True)
     (docs / "annai.toml").write_text('[embedding]\nprovider = "onnx"\nmodel = "models/mine"\n')
+    trust(docs)
     assert load_config(docs_dir=docs).embedding.model == str(docs.resolve() / "models" / "mine")

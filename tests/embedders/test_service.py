@@ -21,7 +21,7 @@ from annai.models.remote import Json
 from annai.settings import Embedding, Retry
 from annai.types import Query
 from tests import service as services
-from tests.conftest import Annai
+from tests.conftest import Annai, trust
 from tests.service import Service
 
 KEY = "sk-very-secret-0123456789"
@@ -106,6 +106,7 @@ def test_gemini_is_sent_at_most_a_hundred_texts_filled_across_files(
     for number in range(120):
         (docs / f"{number}.md").write_text(f"# Page {number}\n\ntext number{number}")
     (docs / "annai.toml").write_text(f'[embedding]\nprovider = "gemini"\nbase_url = "{service.url}"\n')
+    trust(docs)
     with Engine(load_config(docs_dir=docs)) as engine:
         engine.refresh()
         sizes = sorted(len(each.body["requests"]) for each in service.requests)
@@ -324,6 +325,7 @@ def test_the_key_is_in_no_output_and_in_no_file(docs: Path, service: Service, pr
     (docs / "annai.toml").write_text(
         f'[embedding]\nprovider = "{provider}"\nbase_url = "{base}"\napi_key_env = "A_KEY"\ndimensions = 32\n'
     )
+    trust(docs)
     (docs / "a.md").write_text("# A\n\napple")
     annai = Annai(docs)
     outputs = []

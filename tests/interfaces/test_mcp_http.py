@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import subprocess
 import sys
@@ -23,7 +24,7 @@ BODY = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": 
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small project with the quick embedder, and a token for its server."""
     folder = tmp_path_factory.mktemp("http")
-    (folder / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n[server]\ntoken = "open-sesame"\n')
+    (folder / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
     (folder / "zebra.md").write_text("# The zebra\n\nEvery zebra is described here.")
     return folder
 
@@ -32,7 +33,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def url(folder: Path) -> Iterator[str]:
     """`annai mcp --http`, as a user starts it; the address it tells."""
     command = [sys.executable, "-m", "annai", "mcp", "--http", "--port", "auto"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "ANNAI_TOKEN": "open-sesame"}
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout
         assert "/mcp" in process.stdout.readline()

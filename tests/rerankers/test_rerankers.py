@@ -14,7 +14,7 @@ from annai.rerankers.base import Reranker, load_reranker
 from annai.types import Answer, Query
 from tests import service as services
 from tests import tiny
-from tests.conftest import Annai, quick_config
+from tests.conftest import Annai, quick_config, trust
 from tests.service import Service
 
 pytestmark = pytest.mark.xdist_group("torch")
@@ -119,6 +119,7 @@ def test_the_note_is_shown_to_people_and_programs(docs: Path, service: Service) 
     (docs / "annai.toml").write_text(
         f'[embedding]\nprovider = "hashing"\n[search]\nrerank = "http"\n[rerank]\nbase_url = "{service.url}"\n'
     )
+    trust(docs)
     annai = Annai(docs)
     annai("import")
     service.planned.extend([{"status": 500}, {"status": 500}])

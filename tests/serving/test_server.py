@@ -26,9 +26,9 @@ from annai.interfaces.http import Application
 from annai.interfaces.rpc import Service
 from annai.serving import daemon
 from annai.serving.client import Client
-from annai.serving.pidfile import SAME_SECONDS, ServerRecord, publish, read_record, running
+from annai.serving.pidfile import SAME_SECONDS, ServerRecord, publish, read_record, read_token, running
 from annai.types import Query
-from tests.conftest import Annai, results
+from tests.conftest import Annai, results, trust
 from tests.loopback import eventually, served
 
 Write = Callable[[str, str], Path]
@@ -56,6 +56,10 @@ class LivingProject:
         if process not in self._started:
             self._started.append(process)
         return record
+
+    def client(self) -> Client:
+        """The project, through its server."""
+        return Client(self.server().url, token=read_token(load_config(docs_dir=self.folder)))
 
     def start(self, *options: str) -> ServerRecord:
         self.annai("server", "start", *options)
@@ -156,7 +160,9 @@ def test_a_restart_keeps_the_port_and_takes_new_settings(place: LivingProject) -
     assert after.port == before.port
     assert is_gone(before)
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "search", "params": {"query": "apple"}}).encode()
-    call = urllib.request.Request(f"{after.url}/rpc", body, {"Content-Type": "application/json"})  # noqa: S310 - ours
+    token = (place.folder / ".annai" / "token").read_text().strip()
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    call = urllib.request.Request(f"{after.url}/rpc", body, headers)  # noqa: S310 - ours
     place.annai("search", "apple")
     with closing(urllib.request.urlopen(call)) as answer:  # noqa: S310 - ours
         assert len(json.load(answer)["result"]["results"]) == 1
@@ -348,8 +354,8 @@ def test_why_a_server_does_not_start_is_told(place: LivingProject) -> None:
 
 def test_the_log_begins_anew_when_it_is_large(make_place: Callable[..., LivingProject]) -> None:
     place = make_place(settings=SETTINGS + '[logging]\nlevel = "debug"\nrotate_mb = 0.01\n')
-    record = place.start("--log", "my.log")
-    with Client(record.url) as client:
+    place.start("--log", "my.log")
+    with place.client() as client:
         client.refresh()
         for _ in range(50):
             client.search(Query("apple"))
@@ -358,6 +364,7 @@ def test_the_log_begins_anew_when_it_is_large(make_place: Callable[..., LivingPr
 
 def test_what_others_reach_asks_for_a_token(make_place: Callable[..., LivingProject]) -> None:
     place = make_place(settings=SETTINGS + 'host = "0.0.0.0"\n')
+    trust(place.folder)
     record = place.start()
     token = place.folder / ".annai" / "token"
     assert token.stat().st_mode & 0o777 == 0o600
@@ -419,9 +426,11 @@ def test_a_saved_file_is_found_through_the_server(place: LivingProject) -> None:
     assert not results(place.annai, "zebra2", "--mode", "keyword")
 
 
-def test_a_server_can_be_named(place: LivingProject, tmp_path: Path) -> None:
+def test_a_server_can_be_named(place: LivingProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = place.start()
     elsewhere = Annai(tmp_path)
+    assert "ANNAI_TOKEN" in elsewhere("search", "apple", "--server", record.url, code=1).stderr
+    monkeypatch.setenv("ANNAI_TOKEN", (place.folder / ".annai" / "token").read_text().strip())
     assert results(elsewhere, "apple", "--server", record.url)[0]["path"] == "a.md"
     shown = elsewhere("search", "apple", "--format", "files", environment={"ANNAI_SERVER": record.url}).stdout
     assert shown == "docs/a.md:1\n"
@@ -505,7 +514,7 @@ def test_an_import_through_a_server_that_is_stopped_says_so_and_loses_nothing(pl
         stderr=subprocess.PIPE,
         text=True,
     ) as importing:
-        with Client(place.server().url) as client:
+        with place.client() as client:
             eventually(lambda: importing.poll() is not None or len(client.document_paths("root")) > 20)
         place.annai("server", "stop")
         told, failed = importing.communicate(timeout=60)

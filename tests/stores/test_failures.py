@@ -23,12 +23,12 @@ from annai.stores.postgres import graphs
 from annai.stores.postgres.store import PostgresStore
 from annai.stores.sidecar.neighbours import redact_url
 from annai.types import Collection, Query
-from tests.conftest import Annai
+from tests.conftest import Annai, trust
 from tests.engines import ENGINES, config_for, postgres_folder, postgres_url, quick_folder
 from tests.loopback import eventually
 from tests.postgresql import Cluster, running_cluster
 from tests.stores.test_contract import indexed, matching_paths, nearest_paths
-from tests.stores.test_postgres import project, serving, settings, url_of
+from tests.stores.test_postgres import client_of, project, serving, settings
 
 __all__ = ["postgres_folder", "postgres_url", "quick_folder"]
 
@@ -190,6 +190,7 @@ def test_a_limit_on_files_stops_sqlite_and_loses_nothing(annai: Annai) -> None:
 def test_a_full_disk_stops_sqlite_and_loses_nothing(annai: Annai, small_disk: Path) -> None:
     with (annai.folder / "annai.toml").open("a") as settings:
         settings.write(f'[database]\npath = "{small_disk}/index.sqlite"\n')
+    trust(annai.folder)
     index_first(annai.folder)
     fails_and_recovers(annai.folder, fill(small_disk))
 
@@ -251,7 +252,7 @@ def test_workers_and_searches_outlive_a_crash_and_a_restart_in_the_middle_of_an_
     first, second = project(tmp_path / "first", url), project(tmp_path / "second", url)
     source = tmp_path / "source"
     source.mkdir()
-    with PostgresStore(settings(url)) as watcher, serving(first), serving(second), Client(url_of(second)) as client:
+    with PostgresStore(settings(url)) as watcher, serving(first), serving(second), client_of(second) as client:
         watcher.save_collection(Collection("docs", source, "All"))
         write_some(source, watcher, range(MANY))
         cluster.control("stop", "-m", "immediate")

@@ -15,12 +15,14 @@ import pytest
 from annai.config import Config, load_config
 from annai.engine import Engine
 from annai.errors import AnnaiError, NewerIndex, StoreError, StoreFull, StoreReadOnly
+from annai.serving.client import Client
+from annai.serving.pidfile import read_token, running
 from annai.settings import StoreSettings
 from annai.stores.postgres import database, graphs
 from annai.stores.postgres.store import PostgresStore, open_store
 from annai.types import Collection, Query, Where
 from annai.upkeep.worker import Worker
-from tests.conftest import Annai
+from tests.conftest import Annai, trust
 from tests.engines import postgres_folder, postgres_url
 from tests.loopback import eventually
 from tests.stores.test_contract import indexed, matching_paths, nearest_paths
@@ -47,6 +49,7 @@ def project(folder: Path, url: str) -> Path:
     (folder / "annai.toml").write_text(
         f'[store]\nengine = "postgres"\nurl = "{url}"\nlease_seconds = 2.0\n[embedding]\nprovider = "hashing"\n'
     )
+    trust(folder)
     return folder
 
 
@@ -93,7 +96,9 @@ def test_two_servers_share_the_work_and_one_that_is_killed_loses_nothing(tmp_pat
 
         def all_is_done() -> bool:
             answers.append(
-                Annai(second)("search", "word of it", "--format", "files", "--server", url_of(second)).stdout
+                Annai(second)(
+                    "search", "word of it", "--format", "files", "--server", client_of(second).connection.url
+                ).stdout
             )
             return done() == FILES and not watcher.requests.due()
 
@@ -109,13 +114,12 @@ def test_two_servers_share_the_work_and_one_that_is_killed_loses_nothing(tmp_pat
         assert matching_paths(watcher, "word7", limit=1) == ["7.md"]
 
 
-def url_of(folder: Path) -> str:
-    """Where the project's server listens."""
-    from annai.serving.pidfile import running
-
-    record = running(load_config(docs_dir=folder))
+def client_of(folder: Path) -> Client:
+    """The project, through its server."""
+    config = load_config(docs_dir=folder)
+    record = running(config)
     assert record
-    return record.url
+    return Client(record.url, token=read_token(config))
 
 
 def test_workers_reconnect_when_the_server_is_started_anew(tmp_path: Path, postgres_url: str) -> None:
