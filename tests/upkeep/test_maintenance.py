@@ -58,7 +58,7 @@ def sql(store: Store, statement: str) -> None:
     """Damage the tables of a store behind its back."""
     if isinstance(store, PostgresStore):
         with psycopg.connect(store._settings.url) as connection:
-            connection.execute(statement.replace("FROM ", "FROM annai_"))  # type: ignore[arg-type,unused-ignore]
+            connection.execute(statement.replace("FROM ", "FROM annai_").encode())
     else:
         cast(SqliteStore, store)._database.rows(statement)
 
@@ -157,8 +157,8 @@ def test_an_index_moves_to_every_engine_without_embedding_again(
 def test_a_copy_that_is_not_the_same_is_deleted(docs: Path, tmp_path: Path) -> None:
     class Careless(SqliteStore):
         def document(self, collection: str, path: str) -> Document | None:
-            kept = super().document(collection, path)
-            return replace(kept, text=kept.text.upper()) if kept else None
+            document = super().document(collection, path)
+            return replace(document, text=document.text.upper()) if document else None
 
     with Engine(quick_config(docs)) as source, Careless(tmp_path / "copy.sqlite") as target:
         source.refresh()
