@@ -2,8 +2,8 @@
 
     python benchmarks/answers.py [--set docs_ja] [--queries 100] [--engines lancedb,chroma,postgres,qdrant]
 
-The set is indexed once, with SQLite and the bundled model, and moved to every other engine as `annai store migrate`
-does it. Overlap is the share of SQLite's ten that the other engine has among its ten, whatever their order.
+The set is indexed once, with SQLite and the bundled model, and migrated to every other engine as `annai store migrate`
+does it. Overlap is the share of SQLite's ten that the other engine has among its ten, in any order.
 """
 
 import argparse
@@ -29,7 +29,7 @@ ENGINES = ("lancedb", "chroma", "postgres", "qdrant")
 
 
 def main() -> None:
-    """Index, move, ask and print one table."""
+    """Index, migrate, search and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--set", default="docs_ja")
     parser.add_argument("--queries", type=int, default=100)
@@ -51,7 +51,7 @@ def main() -> None:
         expected = answers(engine.store, engine, texts)
         counts = engine.store.statistics("root")
         print(f"{options.set}: {counts.documents:,} documents, {counts.sections:,} sections, {len(texts)} queries\n")
-        print("| engine | moved in | the same ten | the same first |")
+        print("| engine | migrated in | the same ten | the same first |")
         print("|---|---|---|---|", flush=True)
         for name in options.engines.split(","):
             with ExitStack() as inner:
@@ -60,13 +60,13 @@ def main() -> None:
                 target = inner.enter_context(load_store(other))
                 start = perf_counter()
                 migrate(engine, target)
-                moved = perf_counter() - start
+                seconds = perf_counter() - start
                 found = answers(target, engine, texts)
             same = sum(
                 len({*mine} & {*theirs}) / max(len(mine), 1) for mine, theirs in zip(expected, found, strict=True)
             )
             first = sum(mine[:1] == theirs[:1] for mine, theirs in zip(expected, found, strict=True))
-            print(f"| {name} | {moved:.0f} s | {same / len(texts):.3f} | {first / len(texts):.3f} |", flush=True)
+            print(f"| {name} | {seconds:.0f} s | {same / len(texts):.3f} | {first / len(texts):.3f} |", flush=True)
 
 
 def answers(store: Store, engine: Engine, texts: list[str]) -> list[list[str]]:

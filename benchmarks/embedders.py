@@ -51,10 +51,10 @@ def main() -> None:
                 print(f"\n{layers} layers of {width}:")
                 folder = Path(temporary) / shape
                 speed(
-                    tiny.write_sentence_transformer(folder, most_tokens=512, layers=layers, width=width), options.texts
+                    tiny.write_sentence_transformer(folder, max_tokens=512, layers=layers, width=width), options.texts
                 )
         else:
-            model = options.model or tiny.write_sentence_transformer(Path(temporary) / "tiny", most_tokens=512)
+            model = options.model or tiny.write_sentence_transformer(Path(temporary) / "tiny", max_tokens=512)
             docs = Path(temporary) / "docs"
             unpack = [sys.executable, str(options.eval / "unpack.py"), options.set, str(docs)]
             subprocess.run(unpack, check=True, stdout=subprocess.DEVNULL)

@@ -2,10 +2,10 @@
 
     python benchmarks/quality.py [SET …] [--provider static] [--modes vector keyword hybrid] [--json FILE] [--write]
 
-Every set is laid out as files, indexed with default settings and searched as a user searches it; a document's rank is
-that of its best section (`annai eval` does the same for your own questions). `identifiers` are asked of the documents'
-own code spans: a span that stands in one file only should find that file. The figures are held against those of
-benchmarks/quality.json; with --write they take their place, and benchmarks/quality.md is written.
+Every set is laid out as files, indexed with default settings and searched as a user searches it. A document's rank is
+that of its best section (`annai eval` does the same for your own questions). `identifiers` are code spans of the
+documents themselves: a span that occurs in one file only should find that file. The figures are compared with
+benchmarks/quality.json; with --write they replace it, and benchmarks/quality.md is written.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -25,18 +26,18 @@ from annai.searching.evaluation import Judgements, Measures, Question, evaluate,
 from annai.types import Mode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from model.corpus import corpus_names, eval_folder, lay_out
+from model.corpus import corpus_names, eval_folder, write_files
 
 BASELINE, PAGE = (Path(__file__).with_suffix(suffix) for suffix in (".json", ".md"))
 
-FALL = 0.01
+MAX_FALL = 0.01
 """A set whose nDCG@10 falls by more than this against the baseline is a failure."""
 
-SPANS = 300
-"""Code spans that are asked for in each set of files."""
+MAX_SPANS = 300
+"""Code spans that are searched for in each set of files."""
 
-FEW = 20
-"""Types with fewer questions are not told apart: chance decides there."""
+MIN_QUESTIONS = 20
+"""Types with fewer questions have no row of their own: chance decides there."""
 
 SPAN = re.compile(r"(?<!`)`([^`\n]{3,60})`(?!`)")
 
@@ -59,42 +60,42 @@ def main() -> None:
         return
     rows: list[Row] = []
     for name in options.sets or corpus_names(folder):
-        rows += measured(folder, name, options.provider, options.modes)
+        rows += measure(folder, name, options.provider, options.modes)
         print(_line(name, rows, options.modes), flush=True)
     if options.json:
         options.json.write_text(_lines(rows), encoding="utf-8")
-    fallen = compared(rows, json.loads(BASELINE.read_text("utf-8")) if BASELINE.exists() else [])
+    fallen = compare(rows, json.loads(BASELINE.read_text("utf-8")) if BASELINE.exists() else [])
     if options.write:
         BASELINE.write_text(_lines(rows), encoding="utf-8")
-        PAGE.write_text(page(rows, options.provider, options.modes), encoding="utf-8")
+        PAGE.write_text(render_page(rows, options.provider, options.modes), encoding="utf-8")
     sys.exit(1 if fallen and not options.write else 0)
 
 
-def measured(folder: Path, name: str, provider: str, modes: Sequence[Mode]) -> list[Row]:
+def measure(folder: Path, name: str, provider: str, modes: Sequence[Mode]) -> list[Row]:
     """The measures of one set, mode by mode and type by type."""
     with tempfile.TemporaryDirectory() as temporary:
         tree = Path(temporary) / "tree"
-        lay_out(folder, name, tree)
+        write_files(folder, name, tree)
         config = override(load_config(docs_dir=tree), "embedding", provider=provider)
         config = override(config, "database", path=f"{temporary}/index.sqlite")
         config = override(config, "files", respect_gitignore=False, exclude=())
-        asked: dict[str, tuple[list[Question], Judgements]] = {
+        question_sets: dict[str, tuple[list[Question], Judgements]] = {
             name: (read_questions(folder / name / "queries.jsonl"), read_judgements(folder / name / "qrels.tsv"))
         }
         if (folder / name / "tree.tar.gz").exists():
-            asked[f"{name} identifiers"] = code_spans(tree)
+            question_sets[f"{name} identifiers"] = code_spans(tree)
         rows: list[Row] = []
         with Engine(config) as engine:
             engine.refresh()
-            for part, (questions, judgements) in asked.items():
+            for part, (questions, judgements) in question_sets.items():
                 for mode in modes:
-                    found = evaluate(engine.search, questions, judgements, mode)
+                    found = evaluate(partial(engine.search, refresh=False), questions, judgements, mode)
                     rows += [_row(part, mode, each) for each in found.measures if each.type == "all" or each.queries]
     return rows
 
 
 def code_spans(tree: Path) -> tuple[list[Question], Judgements]:
-    """Questions made of code spans that stand in one file only, chosen by their hashes: nobody picked them."""
+    """Questions made of code spans that occur in one file only, chosen by their hashes: nobody picked them."""
     files = [path for path in sorted(tree.rglob("*")) if path.is_file()]
     texts = {path.relative_to(tree).as_posix(): path.read_text("utf-8", "replace") for path in files}
     owners: dict[str, str] = {}
@@ -104,7 +105,7 @@ def code_spans(tree: Path) -> tuple[list[Question], Judgements]:
         owners.update((span.strip(), path) for span in SPAN.findall(text) if re.search(r"[A-Za-z]{2}", span))
     chosen: dict[str, str] = {}
     for span in sorted(owners, key=lambda span: hashlib.sha256(span.encode()).digest()):
-        if len(chosen) == SPANS:
+        if len(chosen) == MAX_SPANS:
             break
         if sum(span in text for text in texts.values()) == 1:
             chosen[span] = owners[span]
@@ -112,19 +113,19 @@ def code_spans(tree: Path) -> tuple[list[Question], Judgements]:
     return questions, {str(number): {path.removesuffix(".md"): 1} for number, path in enumerate(chosen.values())}
 
 
-def compared(rows: Sequence[Row], baseline: Sequence[Row]) -> list[str]:
+def compare(rows: Sequence[Row], baseline: Sequence[Row]) -> list[str]:
     """Print what changed against the baseline; returns the sets that fell."""
     before = {_key(row): float(row["ndcg"]) for row in baseline}
     fallen = []
     for row in rows:
         change = float(row["ndcg"]) - before.get(_key(row), float(row["ndcg"]))
-        if row["type"] == "all" and abs(change) >= FALL / 2:
+        if row["type"] == "all" and abs(change) >= MAX_FALL / 2:
             print(f"{row['set']} {row['mode']}: {change:+.3f} against the baseline")
-            fallen += [str(row["set"])] if change < -FALL else []
+            fallen += [str(row["set"])] if change < -MAX_FALL else []
     return fallen
 
 
-def page(rows: Sequence[Row], provider: str, modes: Sequence[str]) -> str:
+def render_page(rows: Sequence[Row], provider: str, modes: Sequence[str]) -> str:
     """The figures as a page."""
     sets = list(dict.fromkeys(str(row["set"]).partition(" ")[0] for row in rows))
     figures = {_key(row): row for row in rows}
@@ -139,13 +140,13 @@ def page(rows: Sequence[Row], provider: str, modes: Sequence[str]) -> str:
         "|---|---|" + "---|" * len(modes),
         *(_line(name, rows, modes) for name in sets),
         "",
-        f"By type of question, where there are {FEW} or more (nDCG@10):",
+        f"By type of question, where there are {MIN_QUESTIONS} or more (nDCG@10):",
         "",
         f"| set | type | queries | {' | '.join(modes)} |",
         "|---|---|---|" + "---|" * len(modes),
     ]
     for row in rows:
-        if row["type"] != "all" and row["mode"] == modes[0] and int(row["queries"]) >= FEW:
+        if row["type"] != "all" and row["mode"] == modes[0] and int(row["queries"]) >= MIN_QUESTIONS:
             cells = (f"{figures[str(row['set']), mode, str(row['type'])]['ndcg']:.3f}" for mode in modes)
             lines.append(f"| {row['set']} | {row['type']} | {row['queries']} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

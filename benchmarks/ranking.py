@@ -2,8 +2,8 @@
 
     python benchmarks/ranking.py [SET …] [--queries 250] [--keep FOLDER]
 
-Every set is indexed once, and asked the same questions with one element after another taken out. Of a large set,
-every n-th question is asked; differences under .003 are chance.
+Every set is indexed once, and searched for the same questions with one element after another taken out. Of a large
+set, every n-th question is used; differences under .003 are chance.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import cast
 from unittest.mock import patch
@@ -22,22 +23,22 @@ from annai.searching.evaluation import evaluate, read_judgements, read_questions
 from annai.types import Mode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from model.corpus import corpus_names, eval_folder, lay_out
+from model.corpus import corpus_names, eval_folder, write_files
 
 VARIANTS: Mapping[str, Mapping[str, object]] = {
     "the rule": {},
     "without the whole document's vector": {"DOCUMENT_WEIGHT": 0.0},
-    "without the next passage's words": {"NEXT_WEIGHT": 0.0},
+    "without the next passage's words": {"NEXT_PASSAGE_WEIGHT": 0.0},
     "without closeness of the passage": {"PASSAGE_WEIGHT": 0.0},
     "without closeness of the best window": {"WINDOW_WEIGHT": 0.0},
     "without closeness of the title": {"TITLE_WEIGHT": 0.0},
     "without closeness at all": {"PASSAGE_WEIGHT": 0.0, "WINDOW_WEIGHT": 0.0, "TITLE_WEIGHT": 0.0},
-    "10 documents compared": {"COMPARED": 10},
+    "10 documents compared": {"MAX_COMPARED_DOCUMENTS": 10},
     "words count 1.5": {"KEYWORD_WEIGHT": 1.5},
     "words count 4": {"KEYWORD_WEIGHT": 4.0},
-    "other scripts: no words taken for granted": {"OTHER_SCRIPT_LEVEL": 0.0},
-    "without phrases as they stand": {"exact_phrases": lambda _: []},
-    "400 candidates": {"CANDIDATES": 400},
+    "other scripts: no words credited": {"OTHER_SCRIPT_FACTOR": 0.0},
+    "without literal phrases": {"exact_phrases": lambda _: []},
+    "400 candidates": {"MIN_CANDIDATES": 400},
     "keywords alone": {"mode": "keyword"},
     "vectors alone": {"mode": "vector"},
 }
@@ -47,14 +48,14 @@ def main() -> None:
     """Measure every variant on every set and print one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="*")
-    parser.add_argument("--queries", type=int, default=250, help="at most so many of each set")
+    parser.add_argument("--queries", type=int, default=250, help="at most this many of each set")
     parser.add_argument("--keep", type=Path, help="lay out and index the sets here, and use what is there already")
     options = parser.parse_args()
     folder = eval_folder()
     names = options.sets or corpus_names(folder)
     with tempfile.TemporaryDirectory() as temporary:
-        place = options.keep or Path(temporary)
-        columns = [measured(folder, name, options.queries, place / name) for name in names]
+        workspace = options.keep or Path(temporary)
+        columns = [measure(folder, name, options.queries, workspace / name) for name in names]
     print(f"| nDCG@10 | {' | '.join(names)} | mean |")
     print("|---|" + "---|" * (len(names) + 1))
     for row, variant in enumerate(VARIANTS):
@@ -62,35 +63,37 @@ def main() -> None:
         print(f"| {variant} | {' | '.join(f'{each:.3f}' for each in values)} | {sum(values) / len(values):.4f} |")
 
 
-def measured(folder: Path, name: str, most: int, place: Path) -> list[float]:
+def measure(folder: Path, name: str, max_queries: int, workspace: Path) -> list[float]:
     """The nDCG@10 of one set, variant by variant."""
     questions = read_questions(folder / name / "queries.jsonl")
-    chosen = questions[:: -(-len(questions) // most)]
+    chosen = questions[:: -(-len(questions) // max_queries)]
     judgements = read_judgements(folder / name / "qrels.tsv")
-    found = []
-    with indexed(folder, name, place) as engine:
+    figures = []
+    with open_indexed(folder, name, workspace) as engine:
         for changes in VARIANTS.values():
-            with changed(changes):
+            with patched(changes):
                 mode = cast(Mode, changes.get("mode", "hybrid"))
-                found.append(evaluate(engine.search, chosen, judgements, mode).measures[0].ndcg)
-    print(name, " ".join(f"{each:.3f}" for each in found), file=sys.stderr, flush=True)
-    return found
+                figures.append(
+                    evaluate(partial(engine.search, refresh=False), chosen, judgements, mode).measures[0].ndcg
+                )
+    print(name, " ".join(f"{each:.3f}" for each in figures), file=sys.stderr, flush=True)
+    return figures
 
 
 @contextmanager
-def indexed(folder: Path, name: str, place: Path) -> Iterator[Engine]:
-    """A set laid out and indexed below `place`, or what is there already."""
-    if not (place / "tree").exists():
-        lay_out(folder, name, place / "tree")
-    config = override(load_config(docs_dir=place / "tree"), "database", path=f"{place}/index.sqlite")
+def open_indexed(folder: Path, name: str, workspace: Path) -> Iterator[Engine]:
+    """Lay out a set in the workspace and index it, unless that is done already."""
+    if not (workspace / "tree").exists():
+        write_files(folder, name, workspace / "tree")
+    config = override(load_config(docs_dir=workspace / "tree"), "database", path=f"{workspace}/index.sqlite")
     with Engine(override(config, "files", respect_gitignore=False, exclude=())) as engine:
         engine.refresh()
         yield engine
 
 
 @contextmanager
-def changed(changes: Mapping[str, object]) -> Iterator[None]:
-    """Within the block, constants and functions of the ranking are others."""
+def patched(changes: Mapping[str, object]) -> Iterator[None]:
+    """Replace constants and functions of the ranking within the block."""
     with ExitStack() as stack:
         for name, value in changes.items():
             if name != "mode":

@@ -1,10 +1,10 @@
-"""What are corrected typing errors worth, and what does correcting cost? The table of docs/ranking.md.
+"""What is the correction of typos worth, and what does it cost? The table of docs/ranking.md.
 
     python benchmarks/spelling.py [SET …] [--keep FOLDER]
 
-Every question with a Latin word that spelling would look at is asked four times: as it is and with one slip in
-the rarest such word that the documents hold, each with and without correction. The slip is drawn by the question's id,
-so that it is the same every time: two letters swapped, one left out, one too many or a wrong one, anywhere in the word.
+Every question with a Latin word that may be corrected is searched for four times: as it is, and with one typo in the
+rarest such word that the documents hold, each with and without correction. The question's id seeds the typo, so that it
+is the same every time: two letters swapped, one missing, one too many or a wrong one, anywhere in the word.
 """
 
 import argparse
@@ -14,45 +14,46 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
 from time import perf_counter
 
-from ranking import changed, indexed
+from ranking import open_indexed, patched
 
 from annai.engine import Engine
 from annai.searching.evaluation import Question, evaluate, read_judgements, read_questions
-from annai.searching.spelling import candidates, correct, corrections
+from annai.searching.spelling import apply_corrections, correctable_words, find_corrections
 from annai.stores.base import Store
 from annai.types import Where
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from model.corpus import corpus_names, eval_folder
 
-OFF: Mapping[str, object] = {"corrections": lambda *_: {}}
+OFF: Mapping[str, object] = {"find_corrections": lambda *_: {}}
 
 COLUMNS = (
     *("set", "questions", "off", "on", "changed"),
-    *("with a slip", "without it", "slip, off", "slip, on", "put right", "put wrong"),
+    *("with a typo", "without it", "typo, off", "typo, on", "right", "wrong"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Slip:
+class Typo:
     """A question with one word typed wrong."""
 
     question: Question
-    damaged: Question
+    misspelled: Question
     word: str
     typed: str
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Milliseconds that correcting took: of questions as they are, and of those with a slip."""
+    """Milliseconds that the correction took: of questions as they are, and of those with a typo."""
 
     clean: list[float]
-    slipped: list[float]
+    misspelled: list[float]
 
 
 def main() -> None:
@@ -66,57 +67,57 @@ def main() -> None:
     times = Times([], [])
     with tempfile.TemporaryDirectory() as temporary:
         for name in options.sets or corpus_names(folder):
-            with indexed(folder, name, (options.keep or Path(temporary)) / name) as engine:
-                print(f"| {' | '.join(measured(engine, folder / name, times))} |", flush=True)
-    print(f"as they are: {_told(times.clean)}; with a slip: {_told(times.slipped)}")
+            with open_indexed(folder, name, (options.keep or Path(temporary)) / name) as engine:
+                print(f"| {' | '.join(measure(engine, folder / name, times))} |", flush=True)
+    print(f"as they are: {_percentiles(times.clean)}; with a typo: {_percentiles(times.misspelled)}")
 
 
-def measured(engine: Engine, folder: Path, times: Times) -> list[str]:
-    """One row: the questions as they are and damaged, with correction and without, and how often it was right."""
+def measure(engine: Engine, folder: Path, times: Times) -> list[str]:
+    """One row: the questions as they are and misspelled, with correction and without, and how often it was right."""
     questions, judgements = read_questions(folder / "queries.jsonl"), read_judgements(folder / "qrels.tsv")
-    touched = [question for question in questions if _timed(engine.store, question.text, times.clean)]
-    slips = [slip for question in questions if (slip := slipped(engine.store, question))]
+    corrected = [question for question in questions if _find_timed(engine.store, question.text, times.clean)]
+    typos = [typo for question in questions if (typo := make_typo(engine.store, question))]
     right = wrong = 0
-    for slip in slips:
-        meant = _timed(engine.store, slip.damaged.text, times.slipped).get(slip.typed, "")
-        right += meant.lower() == slip.word.lower()
-        wrong += bool(meant) and meant.lower() != slip.word.lower()
+    for typo in typos:
+        meant = _find_timed(engine.store, typo.misspelled.text, times.misspelled).get(typo.typed, "")
+        right += meant.lower() == typo.word.lower()
+        wrong += bool(meant) and meant.lower() != typo.word.lower()
 
-    def scores(asked: Sequence[Question], changes: Mapping[str, object]) -> dict[str, float]:
-        if not asked:
+    def scores(chosen: Sequence[Question], changes: Mapping[str, object]) -> dict[str, float]:
+        if not chosen:
             return {}
-        with changed(changes):
-            outcomes = evaluate(engine.search, asked, judgements, "hybrid").outcomes
-        return {outcome.question.id: outcome.ndcg for outcome in outcomes}
+        with patched(changes):
+            results = evaluate(partial(engine.search, refresh=False), chosen, judgements, "hybrid").results
+        return {result.question.id: result.ndcg for result in results}
 
-    clean, damaged = scores(questions, OFF), [slip.damaged for slip in slips]
+    clean, misspelled = scores(questions, OFF), [typo.misspelled for typo in typos]
     return [
-        *(folder.name, str(len(questions)), _mean(clean), _mean(clean | scores(touched, {})), str(len(touched))),
-        *(str(len(slips)), _mean({slip.question.id: clean[slip.question.id] for slip in slips})),
-        *(_mean(scores(damaged, OFF)), _mean(scores(damaged, {})), str(right), str(wrong)),
+        *(folder.name, str(len(questions)), _mean(clean), _mean(clean | scores(corrected, {})), str(len(corrected))),
+        *(str(len(typos)), _mean({typo.question.id: clean[typo.question.id] for typo in typos})),
+        *(_mean(scores(misspelled, OFF)), _mean(scores(misspelled, {})), str(right), str(wrong)),
     ]
 
 
-def slipped(store: Store, question: Question) -> Slip | None:
-    """The question with a slip in the rarest word that passages hold; None if it has no such word."""
-    words = candidates(question.text)
-    holding = store.holding([*words.values()])
-    held = [word for word, stem in words.items() if stem in holding]
+def make_typo(store: Store, question: Question) -> Typo | None:
+    """The question with a typo in the rarest word that passages hold; None if it has no such word."""
+    words = correctable_words(question.text)
+    counts = store.holding([*words.values()])
+    held = [word for word, stem in words.items() if stem in counts]
     if not held:
         return None
-    word = min(held, key=lambda word: holding[words[word]])
-    typed = slip(word, random.Random(question.id))  # noqa: S311 - the same every time
-    return Slip(question, replace(question, text=correct(question.text, {word: typed})), word, typed)
+    word = min(held, key=lambda word: counts[words[word]])
+    typed = misspell(word, random.Random(question.id))  # noqa: S311 - the same every time, and nothing secret
+    return Typo(question, replace(question, text=apply_corrections(question.text, {word: typed})), word, typed)
 
 
-def slip(word: str, chance: random.Random) -> str:
-    """The word with one typing error in it, its capitals where they were."""
+def misspell(word: str, chance: random.Random) -> str:
+    """The word with one typo in it, its capitals where they were."""
     small = word.lower()
     kinds: Sequence[Callable[[int], str]] = (
-        lambda place: small[:place] + small[place : place + 2][::-1] + small[place + 2 :],
-        lambda place: small[:place] + small[place + 1 :],
-        lambda place: small[:place] + chance.choice(ascii_lowercase) + small[place:],
-        lambda place: small[:place] + chance.choice(ascii_lowercase) + small[place + 1 :],
+        lambda at: small[:at] + small[at : at + 2][::-1] + small[at + 2 :],
+        lambda at: small[:at] + small[at + 1 :],
+        lambda at: small[:at] + chance.choice(ascii_lowercase) + small[at:],
+        lambda at: small[:at] + chance.choice(ascii_lowercase) + small[at + 1 :],
     )
     while (typed := chance.choice(kinds)(chance.randrange(len(small)))) == small:
         pass
@@ -125,9 +126,9 @@ def slip(word: str, chance: random.Random) -> str:
     return typed.capitalize() if word[0].isupper() else typed
 
 
-def _timed(store: Store, text: str, times: list[float]) -> dict[str, str]:
+def _find_timed(store: Store, text: str, times: list[float]) -> dict[str, str]:
     start = perf_counter()
-    found = corrections(store, text, Where())
+    found = find_corrections(store, text, Where())
     times.append((perf_counter() - start) * 1000)
     return found
 
@@ -136,7 +137,7 @@ def _mean(scores: Mapping[str, float]) -> str:
     return f"{statistics.fmean(scores.values()):.3f}" if scores else ""
 
 
-def _told(milliseconds: list[float]) -> str:
+def _percentiles(milliseconds: list[float]) -> str:
     if len(milliseconds) < 2:
         return "never"
     p95 = statistics.quantiles(milliseconds, n=20)[-1]

@@ -14,7 +14,7 @@ DOCS = Path(__file__).parent
 
 def commands_page() -> str:
     """Every command with its help."""
-    lines = ["# Commands", "", "Generated from the program; `make docs` renews this page."]
+    lines = ["# Commands", "", "Generated from the program; `make docs` updates this page."]
     for name, command, context in _commands(cli, click.Context(cli, info_name="annai", **cli.context_settings)):
         lines += ["", f"## {name}", "", "```text", command.get_help(context).rstrip(), "```"]
     return "\n".join(lines) + "\n"
@@ -25,9 +25,9 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Generated from the program; `make docs` renews this page. Every setting is optional. They live in",
-        "`annai.toml` (`annai init` writes one), found by `--config PATH`, the variable `ANNAI_CONFIG`, or walking up",
-        "from the current folder; or in `pyproject.toml` under `[tool.annai]`.",
+        "Generated from the program; `make docs` updates this page. All settings are optional. annai reads them from",
+        "`annai.toml` (`annai init` writes one), named by `--config PATH` or the variable `ANNAI_CONFIG`, or found in",
+        "the current folder or above it. `[tool.annai]` in `pyproject.toml` works too.",
     ]
     for name, section in SECTIONS.items():
         lines += ["", f"## [{name}]", "", "| key | default | meaning |", "|---|---|---|"]

@@ -1,9 +1,9 @@
-"""How is the whole model made? Every step in its order, from the data to the model and its card.
+"""How is the model made? All steps in order, from the data to the model and its card.
 
     python -m model.build [--table DIR …] [--skip STEP …] [--install]
 
-A table that was trained elsewhere is taken with `--table`; the vocabulary it was trained with must be in build/. The
-mean of all tables, trained with other seeds, is shipped. A skipped step leaves what an earlier run made.
+`--table` uses tables that were trained elsewhere; the vocabulary they were trained with must be in build/. The mean of
+all tables, each trained with another seed, is shipped. A skipped step leaves the files of an earlier run.
 Only `--install` changes the product: the model in src/annai and the card in docs/.
 """
 
@@ -21,7 +21,6 @@ from annai.embedders.static import BUNDLED, StaticEmbedder
 from model import card, quantise
 from model.corpus import eval_folder
 from model.evaluate import evaluate_sets, read_results
-from model.even import even_table
 from model.pairs import pair_files
 from model.prepare import prepare
 from model.settings import BUILD, FOLDER, Settings, data_folder, read_settings
@@ -29,21 +28,22 @@ from model.start import start_vectors, write_start
 from model.tables import MEAN, trained_table, write_mean, yardstick
 from model.teach import teach
 from model.vocabulary import build_vocabulary, read_vocabulary, write_vocabulary
+from model.whiten import whiten_table
 
 logger = logging.getLogger(__name__)
 
-BEFORE_TABLES = ("vocabulary", "prepare", "start", "teach", "train")
-"""The steps that a table from elsewhere makes needless."""
+STEPS_BEFORE_TABLES = ("vocabulary", "prepare", "start", "teach", "train")
+"""The steps that tables from elsewhere make unnecessary."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make the model as the command line says."""
+    """Make the model with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", type=Path, nargs="+", default=[], metavar="DIR", help="tables trained elsewhere")
     parser.add_argument("--skip", nargs="+", default=[], choices=STEPS, metavar="STEP", help=", ".join(STEPS))
     parser.add_argument("--install", action="store_true", help="put model and card into the product")
     parser.add_argument("--settings", type=Path, default=FOLDER / "settings.toml", metavar="FILE")
-    parser.add_argument("--build", type=Path, default=BUILD, metavar="FOLDER", help="where everything is written")
+    parser.add_argument("--build", type=Path, default=BUILD, metavar="FOLDER", help="the folder for all new files")
     parser.add_argument("--more", type=Path, metavar="FILE", help="results measured elsewhere, for the card")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -55,19 +55,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """Where one build finds and leaves its things."""
+    """The files and folders of one build."""
 
     data: Path
     settings_file: Path
     folder: Path
-    given: tuple[Path, ...] = ()
+    given_tables: tuple[Path, ...] = ()
     """Tables that were trained elsewhere."""
     more: Path | None = None
     """Results measured elsewhere, for the card."""
 
     @property
     def settings(self) -> Settings:
-        """What the settings' file says."""
+        """The contents of the settings file."""
         return read_settings(self.settings_file)
 
     @property
@@ -77,7 +77,7 @@ class Workshop:
 
     @property
     def pack(self) -> Path:
-        """The pairs as numbers of pieces."""
+        """The pairs as ids of pieces."""
         return self.folder / "pack.npz"
 
     @property
@@ -87,14 +87,14 @@ class Workshop:
 
     @property
     def teach(self) -> Path:
-        """Sentences, and what a large encoder says of them."""
+        """Sentences, and a large encoder's vectors of them."""
         return self.folder / "teach.npz"
 
     @property
     def tables(self) -> tuple[Path, ...]:
-        """What training made, one a seed."""
+        """The trained tables, one for each seed."""
         own = (self.folder / "tables" / f"seed{seed}" for seed in self.settings.evaluation.seeds)
-        return self.given or tuple(own)
+        return self.given_tables or tuple(own)
 
     @property
     def mean(self) -> Path:
@@ -102,9 +102,9 @@ class Workshop:
         return self.folder / "tables" / MEAN
 
     @property
-    def evened(self) -> tuple[Path, ...]:
-        """The tables and their mean with their directions evened out; the last, the mean's, becomes the model."""
-        return tuple(self.folder / "even" / table.name for table in (*self.tables, self.mean))
+    def whitened(self) -> tuple[Path, ...]:
+        """The tables and their mean after whitening; the last, the mean, becomes the model."""
+        return tuple(self.folder / "whitened" / table.name for table in (*self.tables, self.mean))
 
     @property
     def model(self) -> Path:
@@ -113,31 +113,31 @@ class Workshop:
 
     @property
     def results(self) -> Path:
-        """What was measured."""
+        """The results of the evaluation."""
         return self.folder / "results.jsonl"
 
     @property
     def card(self) -> Path:
-        """What one should know of the model."""
+        """The model card."""
         return self.folder / "model-card.md"
 
 
 def build(workshop: Workshop, skip: Sequence[str] = ()) -> None:
-    """Take the steps that are not skipped, and write report.json."""
-    skipped = {*skip, *(BEFORE_TABLES if workshop.given else ())}
+    """Run the steps that are not skipped, and write report.json."""
+    skipped = {*skip, *(STEPS_BEFORE_TABLES if workshop.given_tables else ())}
     seconds = {}
     for name, step in STEPS.items():
         if name not in skipped:
             logger.info("== %s", name)
-            begin = time.monotonic()
+            start = time.monotonic()
             step(workshop)
-            seconds[name] = round(time.monotonic() - begin, 1)
+            seconds[name] = round(time.monotonic() - start, 1)
     text = json.dumps(_report(workshop, seconds), indent=1, ensure_ascii=False)
     (workshop.folder / "report.json").write_text(text + "\n", "utf-8")
 
 
 def install(workshop: Workshop, target: Path = BUNDLED, card_file: Path = card.OUT) -> None:
-    """Put the model and its card into the product, in place of what is there."""
+    """Replace the model and the card of the product."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(workshop.model, target)
     shutil.copyfile(workshop.card, card_file)
@@ -161,7 +161,7 @@ def _teach(workshop: Workshop) -> None:
 
 
 def _train(workshop: Workshop) -> None:
-    from model import train  # needs torch, which those who bring a table do not
+    from model import train  # needs torch, which a build with given tables does not
 
     made = ["--pack", workshop.pack, "--start", workshop.start, "--teach", workshop.teach]
     files = [*made, "--settings", workshop.settings_file]
@@ -173,26 +173,28 @@ def _mean(workshop: Workshop) -> None:
     write_mean(workshop.tables, workshop.mean)
 
 
-def _even(workshop: Workshop) -> None:
+def _whiten(workshop: Workshop) -> None:
     scores = read_vocabulary(workshop.vocabulary)
-    for table, target in zip((*workshop.tables, workshop.mean), workshop.evened, strict=True):
-        even_table(table, workshop.data, workshop.settings, scores, target)
+    for table, target in zip((*workshop.tables, workshop.mean), workshop.whitened, strict=True):
+        whiten_table(table, workshop.data, workshop.settings, scores, target)
 
 
 def _quantise(workshop: Workshop) -> None:
     scores = read_vocabulary(workshop.vocabulary)
-    quantise.quantise(workshop.evened[-1], scores, workshop.model, workshop.settings.name)
+    quantise.quantise(workshop.whitened[-1], scores, workshop.model, workshop.settings.name)
 
 
 def _evaluate(workshop: Workshop) -> None:
-    """Every seed, their mean, the model as it is shipped, and the yardstick; not USE, which takes long."""
+    """Measure every seed, their mean, the shipped model and the yardstick; not USE, which takes hours."""
     if not eval_folder().exists():
-        logger.warning("%s is not there, so nothing is measured; name the folder with ANNAI_EVAL", eval_folder())
+        logger.warning(
+            "nothing is measured: there is no folder %s; set ANNAI_EVAL to the evaluation sets", eval_folder()
+        )
         return
     scores = read_vocabulary(workshop.vocabulary)
-    for table in workshop.evened:
+    for table in workshop.whitened:
         evaluate_sets(table.name, trained_table(table, scores), workshop.folder)
-    evaluate_sets(quantise.NAME, StaticEmbedder(quantise.BATCH, workshop.model), workshop.folder)
+    evaluate_sets(quantise.NAME, StaticEmbedder(quantise.BATCH_SIZE, workshop.model), workshop.folder)
     baseline = workshop.data / "baseline"
     if baseline.exists():
         evaluate_sets("yardstick", yardstick(baseline), workshop.folder)
@@ -213,7 +215,7 @@ STEPS: dict[str, Callable[[Workshop], None]] = {
     "teach": _teach,
     "train": _train,
     "mean": _mean,
-    "even": _even,
+    "whiten": _whiten,
     "quantise": _quantise,
     "evaluate": _evaluate,
     "card": _card,
@@ -221,18 +223,18 @@ STEPS: dict[str, Callable[[Workshop], None]] = {
 
 
 def _report(workshop: Workshop, seconds: Mapping[str, float]) -> dict[str, object]:
-    """What was made of what, each file with its SHA-256."""
+    """All sources and artefacts with their SHA-256."""
     results = read_results(workshop.results)
     shipped, small = ([result for result in results if result.model == name] for name in (MEAN, quantise.NAME))
     sources = [file.path for file in pair_files(workshop.data, workshop.settings)]
     tables = [
-        file for table in (*workshop.tables, workshop.mean, *workshop.evened) for file in sorted(table.glob("*.*"))
+        file for table in (*workshop.tables, workshop.mean, *workshop.whitened) for file in sorted(table.glob("*.*"))
     ]
     before = [workshop.vocabulary, workshop.pack, workshop.start, workshop.teach]
     made = [*before, *tables, *sorted(workshop.model.glob("*.*"))]
     return {
         "seconds": seconds,
-        "shipped": str(workshop.evened[-1]),
+        "shipped": str(workshop.whitened[-1]),
         "int8_loses": quantise.losses(shipped, small),
         "settings": _digests([workshop.settings_file]),
         "sources": _digests([*sources, *sorted(workshop.data.glob("words_*.tsv.gz"))]),

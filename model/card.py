@@ -1,8 +1,8 @@
-"""What should one know before trusting it? The model card, from a template, the settings and the results.
+"""What should you know about the model before you use it? Its card, from a template, the settings and the results.
 
     python -m model.card [--model FOLDER] [--seeds NAME …] [--more FILE] [--out docs/model-card.md] [--copy]
 
-`--more` is a file of results measured elsewhere (as lines of build/results.jsonl): the models "bm25" and "fused".
+`--more` is a file of results measured elsewhere, in the form of build/results.jsonl: the models "bm25" and "fused".
 """
 
 import argparse
@@ -21,12 +21,12 @@ from model.tables import MEAN
 
 OUT = FOLDER.parent / "docs" / "model-card.md"
 COPY = "CARD.md"
-"""What the card is called beside the model."""
+"""The name of the card beside the model."""
 TRIED = FOLDER / "TRIED.md"
 MEASURES = {"ndcg": "nDCG@10", "recall": "Recall@5", "mrr": "MRR@10"}
 OTHERS = {QUANTISED: "shipped", "yardstick": "yardstick", "use": "USE", "bm25": "BM25", "fused": "annai"}
-"""What the seeds stand beside: name among the results → column."""
-UNKNOWN = "–"
+"""The other columns of the tables: name among the results → heading."""
+MISSING = "–"
 
 Figures = Mapping[tuple[str, str], Result]
 
@@ -36,9 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     settings = read_settings()
     seeds = [f"seed{seed}" for seed in settings.evaluation.seeds]
-    parser.add_argument("--model", type=Path, default=BUILD / "model", metavar="FOLDER", help="the model it is about")
+    parser.add_argument("--model", type=Path, default=BUILD / "model", metavar="FOLDER", help="the model's folder")
     parser.add_argument("--results", type=Path, default=BUILD / "results.jsonl", metavar="FILE")
-    parser.add_argument("--seeds", nargs="+", default=seeds, metavar="NAME", help="results of the same settings")
+    parser.add_argument(
+        "--seeds", nargs="+", default=seeds, metavar="NAME", help="names of the seeds among the results"
+    )
     parser.add_argument("--more", type=Path, metavar="FILE", help="results measured elsewhere")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FILE")
     parser.add_argument("--copy", action="store_true", help=f"copy it into the model's folder as {COPY}")
@@ -74,7 +76,7 @@ def write_card(
 
 
 def _sources(settings: Settings) -> str:
-    """Every source once, with the addresses and files of all its entries."""
+    """Each source once, with the addresses and files of all its entries."""
     entries: dict[tuple[str, str, str], list[Source]] = {}
     for source in settings.sources:
         entries.setdefault((source.name, source.licence, source.attribution), []).append(source)
@@ -87,7 +89,7 @@ def _sources(settings: Settings) -> str:
 
 
 def _table(measure: str, found: Figures, seeds: Sequence[str]) -> str:
-    """One measure: a row a set, a column a model."""
+    """One measure: a row for each set, a column for each model."""
     others = [name for name in OTHERS if any(model == name for model, _ in found)]
     columns = [MEASURES[measure], "queries", "seeds", *(OTHERS[name] for name in others)]
     rows = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
@@ -102,9 +104,9 @@ def _table(measure: str, found: Figures, seeds: Sequence[str]) -> str:
 
 
 def _cell(values: Sequence[float]) -> str:
-    """A mean as .684, with the largest distance from it where there is more than one value."""
+    """A mean such as .684, with the largest distance from it if there are several values."""
     if not values:
-        return UNKNOWN
+        return MISSING
     middle = mean(values)
     spread = f" ± {_short(max(abs(value - middle) for value in values))}" if len(values) > 1 else ""
     return _short(middle) + spread
@@ -115,14 +117,12 @@ def _short(value: float) -> str:
 
 
 def _quantised(found: Figures) -> str:
-    """What int8 costs, in a sentence."""
+    """How much int8 loses, as a sentence."""
     lost = losses(*([result for (name, _), result in found.items() if name == each] for each in (MEAN, QUANTISED)))
     if not lost:
         return ""
     worst = max(lost, key=lost.__getitem__)
-    return (
-        f"The shipped int8 rows against the floats they come from: at most {lost[worst]:+.4f} nDCG@10 lost ({worst})."
-    )
+    return f"The shipped int8 rows lose at most {lost[worst]:+.4f} nDCG@10 against the floats they come from ({worst})."
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is searched, and what should be found? The evaluation sets, cut into passages as the product cuts them."""
+"""What is searched, and what should be found? The evaluation sets, cut into passages as the product does it."""
 
 import gzip
 import hashlib
@@ -22,8 +22,8 @@ from model.settings import BUILD, SHARED
 
 logger = logging.getLogger(__name__)
 
-CUTTING = ("encoding.py", "fields.py", "front_matter.py", "lines.py", "outline.py", "reader.py", "restructured.py")
-"""The modules of the product that, with the splitters, decide what the fields of a passage are."""
+CUTTING_CODE = ("files/encoding.py", "files/front_matter.py", "files/reader.py", "splitters/*.py", "text/*.py")
+"""The modules of the product that decide which passages a text has and what their fields are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,44 +37,44 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """One set: documents by their passages, and queries."""
+    """One set: documents, their passages, and queries."""
 
     name: str
     documents: list[str]
     passages: list[Fields]
     owners: list[int]
-    """For each passage, the place of its document."""
+    """For each passage, the index of its document."""
     queries: list[Query]
 
 
 def eval_folder() -> Path:
-    """Where the evaluation sets are: ANNAI_EVAL, or `shared/eval` beside the checkout."""
+    """The folder of the evaluation sets: ANNAI_EVAL, or `shared/eval` beside the checkout."""
     return Path(os.environ.get("ANNAI_EVAL", SHARED / "eval"))
 
 
 def corpus_names(folder: Path) -> list[str]:
-    """The sets of an evaluation folder."""
+    """The names of the sets in an evaluation folder."""
     return sorted(path.parent.name for path in folder.glob("*/queries.jsonl"))
 
 
-def judge(folder: Path, script: str = "score") -> ModuleType:
-    """A script of the evaluation folder as a module, used as it is."""
+def load_script(folder: Path, script: str = "score") -> ModuleType:
+    """A script of the evaluation folder as a module."""
     spec = importlib.util.spec_from_file_location(f"eval_{script}", folder / f"{script}.py")
     if spec is None or spec.loader is None:
-        raise FileNotFoundError(f"There is no {script}.py in {folder}; name the folder with ANNAI_EVAL.")
+        raise FileNotFoundError(f"There is no {script}.py in {folder}; set ANNAI_EVAL to the folder that has it.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def read_corpus(folder: Path, name: str, cache: Path = BUILD / "corpora") -> Corpus:
-    """One set, its passages from the cache if this very code of the product cut them before."""
+    """One set; its passages come from the cache if the same code of the product cut them before."""
     documents: dict[str, int] = {}
     passages, owners = [], []
     for path, *fields in _cached_passages(folder, name, cache):
         passages.append(Fields(*fields))
         owners.append(documents.setdefault(path, len(documents)))
-    relevant: dict[str, dict[str, int]] = defaultdict(dict, judge(folder).load_qrels(folder / name / "qrels.tsv"))
+    relevant: dict[str, dict[str, int]] = defaultdict(dict, load_script(folder).load_qrels(folder / name / "qrels.tsv"))
     lines = [json.loads(line) for line in (folder / name / "queries.jsonl").read_text("utf-8").splitlines() if line]
     queries = [Query(line["text"], line.get("type", ""), relevant[line["id"]]) for line in lines]
     return Corpus(name, list(documents), passages, owners, queries)
@@ -85,21 +85,21 @@ def _cached_passages(folder: Path, name: str, cache: Path) -> list[list[str]]:
     file = cache / f"{name}-{_product_version()}.json"
     if not file.exists():
         logger.info("cutting %s into passages", name)
-        rows = _passages(cache / name, lay_out(folder, name, cache / name))
+        rows = _passages(cache / name, write_files(folder, name, cache / name))
         file.write_text(json.dumps(rows, ensure_ascii=False), "utf-8")
     found: list[list[str]] = json.loads(file.read_text("utf-8"))
     return found
 
 
-def lay_out(folder: Path, name: str, target: Path) -> dict[str, str]:
-    """Write the set's files below `target`; path → document id.
+def write_files(folder: Path, name: str, target: Path) -> dict[str, str]:
+    """Write the set's files below `target`; returns path → document id.
 
-    As the folder's unpack.py does, which cannot make the folders that ids with slashes need.
+    The folder's own unpack.py cannot create the folders that ids with slashes need.
     """
-    doc_id = judge(folder).doc_id
+    doc_id = load_script(folder).doc_id
     corpus = folder / name / "corpus.jsonl.gz"
     if not corpus.exists():
-        judge(folder, "unpack").unpack(name, target)
+        load_script(folder, "unpack").unpack(name, target)
         found = (str(path.relative_to(target).as_posix()) for path in target.rglob("*") if path.is_file())
         return {path: doc_id(path) for path in found}
     ids = {}
@@ -114,9 +114,9 @@ def lay_out(folder: Path, name: str, target: Path) -> dict[str, str]:
 
 
 def _product_version() -> str:
-    """Tells the code that cuts texts into passages from what it was before, and from what it will be."""
+    """A digest of the code that cuts texts into passages."""
     package = Path(annai.__file__).parent
-    files = [*(package / name for name in CUTTING), *sorted((package / "splitters").glob("*.py"))]
+    files = [file for pattern in CUTTING_CODE for file in sorted(package.glob(pattern))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
 
 

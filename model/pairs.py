@@ -1,4 +1,4 @@
-"""Which texts belong together? The files of pairs, those with a known licence alone."""
+"""Which texts belong together? The files of pairs; only those with a known licence."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ SUFFIX = ".jsonl.gz"
 
 @dataclass(frozen=True, slots=True)
 class PairFile:
-    """One file of pairs: a line is a JSON list of two texts."""
+    """One file of pairs: each line is a JSON list of two texts."""
 
     name: str
     source: Source
@@ -30,15 +30,15 @@ class PairFile:
 
 
 def pair_files(data: Path, settings: Settings) -> list[PairFile]:
-    """The files below `pairs/` that a source of the settings lists, by name; others are named and left alone."""
+    """The files below `pairs/` that a source of the settings lists, by name; others are skipped with a warning."""
     found = []
     for path in sorted((data / "pairs").glob(f"*{SUFFIX}")):
         name = path.name.removesuffix(SUFFIX)
         source = settings.source_of(name)
         if source is None:
-            logger.warning("%s is left out: no source in settings.toml lists it with a licence", path.name)
+            logger.warning("skipped %s: no source in settings.toml lists it with a licence", path.name)
         else:
             found.append(PairFile(name, source, path))
     if not found:
-        raise FileNotFoundError(f"There are no pairs in {data / 'pairs'}; name the folder with ANNAI_MODEL_DATA.")
+        raise FileNotFoundError(f"There are no pairs in {data / 'pairs'}; set ANNAI_MODEL_DATA to their folder.")
     return found

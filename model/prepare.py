@@ -1,8 +1,8 @@
-"""What is learnt from? The pairs as numbers of pieces, in one compressed file that can travel.
+"""What does training read? The pairs as ids of pieces, in one compressed file that can be copied to another machine.
 
-The pack holds each different text once: `pieces` end to end, `lengths`, and how often each piece occurs, `counts`.
-Sets are columns of text numbers: `NAME.left`, `NAME.right`; for sections, whose texts are a heading line and a body,
-these are the bodies, and `NAME.left_heading` and `NAME.right_heading` the headings.
+The pack has each distinct text once: `pieces` end to end, `lengths`, and how often each piece occurs, `counts`.
+Sets are columns of text numbers: `NAME.left`, `NAME.right`. For sections, whose texts are a heading line and a body,
+these are the bodies; `NAME.left_heading` and `NAME.right_heading` are the headings.
 """
 
 import logging
@@ -21,10 +21,10 @@ from model.vocabulary import Scores
 logger = logging.getLogger(__name__)
 
 Numbers = NDArray[np.int64]
-TEXTS_AT_ONCE = 2_000
-"""Texts that a process encodes before it hands them over."""
+TEXTS_PER_TASK = 2_000
+"""Texts that a process encodes at a time."""
 SEED = 0
-"""Which pairs of a large set are kept must not depend on the run."""
+"""Every run must keep the same pairs of a large set."""
 
 
 def prepare(data: Path, settings: Settings, scores: Scores, target: Path) -> None:
@@ -38,9 +38,9 @@ def prepare(data: Path, settings: Settings, scores: Scores, target: Path) -> Non
     pieces, lengths = _encode(list(numbers), scores, settings.pack.longest_text)
     for file in files:
         names = [name for name in columns if name.startswith(f"{file.name}.")]
-        said = np.all([lengths[columns[name]] > 0 for name in names], axis=0)
-        columns.update((name, columns[name][said]) for name in names)
-        logger.info("%s: %d pairs", file.name, said.sum())
+        has_pieces = np.all([lengths[columns[name]] > 0 for name in names], axis=0)
+        columns.update((name, columns[name][has_pieces]) for name in names)
+        logger.info("%s: %d pairs", file.name, has_pieces.sum())
     target.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
         target,
@@ -56,7 +56,7 @@ def prepare(data: Path, settings: Settings, scores: Scores, target: Path) -> Non
 
 
 def _columns(file: PairFile, settings: Pack) -> dict[str, Sequence[str]]:
-    """The texts of a file by column, each cut to what is read of it."""
+    """The texts of a file by column, truncated to `longest_characters`."""
     pairs = list(file)
     most = settings.largest_word_set if file.source.kind == "word" else settings.largest_set
     if len(pairs) > most:
@@ -67,19 +67,19 @@ def _columns(file: PairFile, settings: Pack) -> dict[str, Sequence[str]]:
         return {"left": [left[:end] for left, _ in pairs], "right": [right[:end] for _, right in pairs]}
     halves = [(*left.partition("\n")[::2], *right.partition("\n")[::2]) for left, right in pairs]
     order = ("left_heading", "left", "right_heading", "right")
-    return {column: [half[place][:end] for half in halves] for place, column in enumerate(order)}
+    return {column: [half[index][:end] for half in halves] for index, column in enumerate(order)}
 
 
 def _encode(texts: Sequence[str], scores: Scores, longest: int) -> tuple[NDArray[np.uint16], Numbers]:
-    """The piece numbers of all texts end to end, and how many each has."""
-    # A new interpreter per process, as on every platform, so that no thread of this one is copied halfway.
+    """The piece ids of all texts end to end, and how many each text has."""
+    # Start new interpreters on every platform: a fork could copy a thread halfway through its work.
     with get_context("spawn").Pool(initializer=_Encoder.start, initargs=(scores, longest)) as pool:
         parts = list(pool.imap(_Encoder.encode, _batches(texts)))
     return np.concatenate([pieces for pieces, _ in parts]), np.concatenate([lengths for _, lengths in parts])
 
 
 def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (texts[start : start + TEXTS_AT_ONCE] for start in range(0, len(texts), TEXTS_AT_ONCE))
+    return (texts[start : start + TEXTS_PER_TASK] for start in range(0, len(texts), TEXTS_PER_TASK))
 
 
 class _Encoder:

@@ -1,6 +1,6 @@
-"""Which settings make the model? `settings.toml`, read into values that do not change.
+"""Which settings make the model? `settings.toml`, read into frozen values.
 
-`[training]` is not here: `train.py` travels alone to the machine with the GPU and reads it itself.
+`[training]` is not here: `train.py` is copied alone to the machine with the GPU and reads it itself.
 """
 
 import os
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 FOLDER = Path(__file__).parent
 BUILD = FOLDER / "build"
@@ -32,7 +32,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """How the pieces of words are found."""
+    """How the pieces are learnt."""
 
     latin: int
     japanese: int
@@ -50,7 +50,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where the vectors begin."""
+    """What the vectors are before training."""
 
     provider: str
     dimensions: int
@@ -58,7 +58,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """How much of the pairs is taken."""
+    """How much of the pairs is read."""
 
     longest_text: int
     longest_characters: int
@@ -75,12 +75,12 @@ class Teach:
     shortest: int
     longest: int
     sentences: Mapping[str, int]
-    """File of pairs → how many of its sentences."""
+    """File of pairs → number of its sentences."""
 
 
 @dataclass(frozen=True, slots=True)
-class Even:
-    """How far the directions of a trained table are evened out."""
+class Whiten:
+    """How far a trained table is whitened."""
 
     power: float
     passages: int
@@ -89,26 +89,26 @@ class Even:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How the model is judged."""
+    """How the model is evaluated."""
 
     seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The whole of `settings.toml`, but for `[training]`."""
+    """All of `settings.toml` except `[training]`."""
 
     name: str
     vocabulary: Vocabulary
     start: Start
     pack: Pack
     teach: Teach
-    even: Even
+    whiten: Whiten
     evaluation: Evaluation
     sources: tuple[Source, ...]
 
     def source_of(self, name: str) -> Source | None:
-        """The source that lists a file of pairs, by its name without suffixes; None if its licence is not known."""
+        """The source that lists a file of pairs, by its name without suffixes; None if its licence is unknown."""
         for source in self.sources:
             if any(fnmatchcase(name, pattern) for pattern in source.files):
                 return source
@@ -124,19 +124,19 @@ def read_settings(path: Path = FOLDER / "settings.toml") -> Settings:
         start=Start(**values["start"]),
         pack=Pack(**values["pack"]),
         teach=Teach(**values["teach"]),
-        even=Even(**values["even"]),
+        whiten=Whiten(**values["whiten"]),
         evaluation=Evaluation(tuple(values["evaluation"]["seeds"])),
         sources=tuple(_source(source) for source in values["sources"]),
     )
 
 
 def data_folder() -> Path:
-    """Where the pairs and word counts are: ANNAI_MODEL_DATA, or `shared/model` beside the checkout."""
+    """The folder of the pairs and word counts: ANNAI_MODEL_DATA, or `shared/model` beside the checkout."""
     return Path(os.environ.get("ANNAI_MODEL_DATA", SHARED / "model"))
 
 
-def _source(values: Mapping[str, object]) -> Source:
-    source = Source(**{**values, "files": tuple(values["files"])})  # type: ignore[arg-type]
+def _source(values: Mapping[str, Any]) -> Source:
+    source = Source(**{**values, "files": tuple(values["files"])})
     if source.kind not in get_args(Kind):
         raise ValueError(f"The source {source.name} has the kind {source.kind!r}; use one of {get_args(Kind)}.")
     return source

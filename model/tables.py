@@ -1,4 +1,4 @@
-"""Which vectors has a piece? Tables of rows as they come from training, and the yardstick's."""
+"""Which vector does a piece have? Tables of rows from training, and the yardstick's."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,37 +12,37 @@ from model.vocabulary import Scores
 
 Vectors = NDArray[np.float32]
 MEAN = "mean"
-"""What the mean of the seeds' tables is called."""
+"""The name of the mean of the seeds' tables."""
 
 
 class Table:
-    """One row a piece; a text's vector is the sum of its pieces' rows."""
+    """One row for each piece; a text's vector is the sum of its pieces' rows."""
 
     def __init__(self, rows: Vectors, encode: Callable[[str], Sequence[int]]) -> None:
         self._rows = rows
         self._encode = encode
 
     def embed_sums(self, texts: Sequence[str]) -> Vectors:
-        """The sums, one row a text, not scaled."""
+        """The sums, one row for each text, not scaled."""
         sums = np.zeros((len(texts), self._rows.shape[1]), np.float32)
-        for place, text in enumerate(texts):
-            numbers, counts = np.unique(np.fromiter(self._encode(text), np.int64), return_counts=True)
-            sums[place] = counts.astype(np.float32) @ self._rows[numbers]
+        for number, text in enumerate(texts):
+            ids, counts = np.unique(np.fromiter(self._encode(text), np.int64), return_counts=True)
+            sums[number] = counts.astype(np.float32) @ self._rows[ids]
         return sums
 
 
 def trained_table(folder: Path, scores: Scores) -> Table:
-    """What `train.py` wrote, with the vocabulary it was trained on."""
+    """A table that `train.py` wrote, with the vocabulary it was trained with."""
     return Table(read_rows(folder), Subwords(list(scores), list(scores.values())).encode)
 
 
 def read_rows(folder: Path) -> Vectors:
-    """The rows that `train.py` wrote into a folder, its files joined."""
+    """The rows that `train.py` wrote into a folder, from all its files."""
     report = json.loads((folder / "table.json").read_text("utf-8"))
     parts = [np.load(folder / f"rows-{number}.npy") for number in range(report["files"])]
     rows: Vectors = np.concatenate(parts).astype(np.float32)
     if len(rows) != report["rows"]:
-        raise ValueError(f"{folder} holds {len(rows)} rows of {report['rows']}: a file is missing; fetch it again.")
+        raise ValueError(f"{folder} has {len(rows)} of {report['rows']} rows: a file is missing; copy it again.")
     return rows
 
 

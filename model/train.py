@@ -1,13 +1,13 @@
-"""How do the pieces learn what they mean? Contrastive training of one vector a piece, on a GPU or on a CPU.
+"""How do the pieces learn what they mean? Contrastive training of one vector for each piece, on a GPU or a CPU.
 
     python3 model/train.py --pack model/build/pack.npz --start model/build/start.npz --teach model/build/teach.npz \
         --settings model/settings.toml --out DIR --seed 1 [--set batch=4096 steps=2000]
 
-It stands alone, with torch and numpy, since it is sent to the machine that has the GPU. A piece's vector is
-`start · map · weight + own`: the start vectors stay, one map is shared by all, weight and own part are each piece's.
-A step touches few of the pieces; only those are computed and updated. Some trainings learn from time to time which
-sentences a large encoder takes for alike. The table is the mean of several trainings from the same start, a soup: what
-they agree on stays, what chance taught one of them fades.
+It needs only torch and numpy, since it is copied to the machine with the GPU. A piece's vector is
+`start · map · weight + own`: the start vectors do not change, all pieces share one map, and each has its weight and its
+own part. A step uses few of the pieces; only those are computed and updated. In some steps, some trainings learn which
+sentences a large encoder finds similar. The table is the mean of several trainings from the same start, a soup: what
+they agree on stays, what one of them learnt by chance fades.
 """
 
 import argparse
@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-SEEDS_OF_A_SOUP = 100
-"""Apart from each other: seed 1 trains with 100, 101, 102 …, seed 2 with 200, 201, 202 …"""
-LARGEST_FILE = 15 * 2**20
-"""Bytes; files that come back from the GPU machine are limited."""
+SEED_STEP = 100
+"""The trainings of a soup have seeds of their own: seed 1 uses 100, 101, 102 …, seed 2 uses 200, 201, 202 …"""
+MAX_FILE_BYTES = 15 * 2**20
+"""The size of files that come back from the GPU machine is limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,49 +67,49 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("pack", "start", "teach", "settings", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="other values than [training] has")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="overrides values of [training]")
     options = parser.parse_args(arguments)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     soup = read_soup(options.settings, device.type, options.set)
     rows = torch.zeros(())
     for number, settings in enumerate(soup):
-        seed = options.seed * SEEDS_OF_A_SOUP + number
+        seed = options.seed * SEED_STEP + number
         rows = rows + train(options.pack, options.start, options.teach, settings, seed, device).cpu() / len(soup)
     report = {"seed": options.seed, "device": device.type, "soup": [asdict(settings) for settings in soup]}
     write_table(rows, options.out, report)
 
 
 def read_soup(path: Path, device: str, changes: Sequence[str] = ()) -> list[Training]:
-    """The settings of each training for a device ("cuda" or "cpu"), with changes like `steps=100` to all of them."""
+    """The settings of each training on a device ("cuda" or "cpu"), all with changes such as `steps=100`."""
     values = tomllib.loads(path.read_text("utf-8"))["training"]
     cpu, soup = values.pop("cpu", {}), values.pop("soup", [{}])
     values |= {key: tuple(values[key]) for key in ("dimensions", "dimension_weights")}
-    given: dict[str, int | float] = {}
+    changed: dict[str, int | float] = {}
     for change in changes:
         key, _, value = change.partition("=")
         if not isinstance(values.get(key), int | float):
             sys.exit(f"[training] has no number {key!r}; it has {', '.join(values)}.")
-        given[key] = type(values[key])(float(value))
-    return [Training(**{**values, **differs, **(cpu if device == "cpu" else {}), **given}) for differs in soup]
+        changed[key] = type(values[key])(float(value))
+    return [Training(**{**values, **differs, **(cpu if device == "cpu" else {}), **changed}) for differs in soup]
 
 
 def train(pack: Path, start: Path, teach: Path, settings: Training, seed: int, device: torch.device) -> Tensor:
-    """The table of one training: one row a piece."""
+    """The table of one training: one row for each piece."""
     torch.manual_seed(seed)
     torch.set_float32_matmul_precision("high")
     texts, sets = read_pack(pack, settings.smallest_set, device)
     teacher = Teacher(teach, device) if settings.teach_share else None
     table = Table(start, pack, settings, device)
     untrained = table.all_rows(0)
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     odds = np.array([len(pairs) ** settings.set_power for pairs in sets])
     odds /= odds.sum()
     begin, total = time.monotonic(), 0.0
     for step in range(1, settings.steps + 1):
-        if teacher and chance.random() < settings.teach_share:
-            total += table.step(step, *teacher.draw(settings, chance))
+        if teacher and rng.random() < settings.teach_share:
+            total += table.step(step, *teacher.draw(settings, rng))
         else:
-            batch = draw(sets[chance.choice(len(sets), p=odds)], texts, settings, chance)
+            batch = draw(sets[rng.choice(len(sets), p=odds)], texts, settings, rng)
             total += table.step(step, batch, texts)
         if step % 100 == 0 or step == settings.steps:
             count = step % 100 or 100
@@ -120,7 +120,7 @@ def train(pack: Path, start: Path, teach: Path, settings: Training, seed: int, d
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Numbers of texts; where it is cut, of each text at most `most` pieces from `first` on."""
+    """Numbers of texts; if `first` and `most` are set, at most `most` pieces of each text from `first` on."""
 
     numbers: Tensor
     first: Tensor | None = None
@@ -128,12 +128,12 @@ class Part:
 
 
 Side = tuple[Part, ...]
-"""One side of a batch: each of its texts is the sum of its parts, a body and perhaps a heading."""
+"""One side of a batch: each text is the sum of its parts, a body and perhaps a heading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """One set: numbers of texts that belong together. A side is the bodies, and of sections the headings too."""
+    """One set: numbers of texts that belong together. A side has the bodies, and for sections the headings too."""
 
     kind: str
     left: tuple[Tensor, ...]
@@ -144,7 +144,7 @@ class Pairs:
 
 
 class Texts:
-    """Texts as lists of piece numbers, end to end on the device."""
+    """Texts as lists of piece ids, end to end on the device."""
 
     def __init__(self, pieces: Tensor, lengths: Tensor) -> None:
         self.pieces = pieces
@@ -152,7 +152,7 @@ class Texts:
         self.starts = torch.cumsum(lengths, 0) - lengths
 
     def take(self, part: Part) -> tuple[Tensor, Tensor]:
-        """Pieces of the part's texts, end to end, and where each text starts."""
+        """The pieces of the part's texts, end to end, and the start of each text."""
         starts, lengths = self.starts[part.numbers], self.lengths[part.numbers]
         if part.first is not None and part.most is not None:
             starts, lengths = starts + part.first, torch.minimum(lengths - part.first, part.most)
@@ -163,7 +163,7 @@ class Texts:
 
 
 def read_pack(path: Path, smallest: int, device: torch.device) -> tuple[Texts, list[Pairs]]:
-    """Everything `prepare.py` packed, but for sets too small to draw batches from."""
+    """Everything that `prepare.py` packed, except for sets that are too small for batches."""
     with np.load(path) as pack:
 
         def column(name: str) -> Tensor:
@@ -181,29 +181,29 @@ def read_pack(path: Path, smallest: int, device: torch.device) -> tuple[Texts, l
     return texts, sets
 
 
-def draw(pairs: Pairs, texts: Texts, settings: Training, chance: np.random.Generator) -> tuple[Side, Side]:
-    """One batch of a set, in one of the ways its kind allows."""
+def draw(pairs: Pairs, texts: Texts, settings: Training, rng: np.random.Generator) -> tuple[Side, Side]:
+    """One batch of a set, in one of the ways that its kind allows."""
     size = min(settings.batch, len(pairs))
     device = texts.pieces.device
-    index = torch.from_numpy(chance.choice(len(pairs), size, replace=False)).to(device)
+    index = torch.from_numpy(rng.choice(len(pairs), size, replace=False)).to(device)
     left, right = (tuple(Part(column[index]) for column in side) for side in (pairs.left, pairs.right))
     if pairs.kind == "section":
-        if chance.random() < 0.5:
+        if rng.random() < 0.5:
             left, right = right, left
-        if chance.random() < settings.cross_share:
+        if rng.random() < settings.cross_share:
             return left[1:], right[:1]
-    if pairs.kind in ("section", "passage") and chance.random() < settings.span_share:
+    if pairs.kind in ("section", "passage") and rng.random() < settings.span_share:
         # A few words of a passage are to find it: of sections in the other language, of passages in their own.
         source = (left if pairs.kind == "section" else right)[0].numbers
-        most = torch.from_numpy(chance.integers(settings.shortest_span, settings.longest_span + 1, size)).to(device)
+        most = torch.from_numpy(rng.integers(settings.shortest_span, settings.longest_span + 1, size)).to(device)
         room = (texts.lengths[source] - most).clamp(min=0)
-        first = (torch.from_numpy(chance.random(size)).to(device) * (room + 1)).long()
+        first = (torch.from_numpy(rng.random(size)).to(device) * (room + 1)).long()
         return (Part(source, first, most),), right
     return left, right
 
 
 class Teacher:
-    """Sentences, and which of them a large encoder takes for alike."""
+    """Sentences, and how similar a large encoder finds them."""
 
     def __init__(self, path: Path, device: torch.device) -> None:
         with np.load(path) as sentences:
@@ -212,16 +212,16 @@ class Teacher:
             rows = sentences["rows"].astype(np.float32) * sentences["scales"][:, None]
         self.vectors = functional.normalize(torch.from_numpy(rows).to(device), dim=1)
 
-    def draw(self, settings: Training, chance: np.random.Generator) -> tuple[tuple[Side, Side], Texts, Tensor]:
-        """A batch of sentences, each on both sides, and how near they are to each other."""
+    def draw(self, settings: Training, rng: np.random.Generator) -> tuple[tuple[Side, Side], Texts, Tensor]:
+        """A batch of sentences, each on both sides, and how similar they are to each other."""
         size = min(settings.batch // 2, len(self.vectors))
-        index = torch.from_numpy(chance.choice(len(self.vectors), size, replace=False)).to(self.vectors.device)
+        index = torch.from_numpy(rng.choice(len(self.vectors), size, replace=False)).to(self.vectors.device)
         side = (Part(index),)
         return (side, side), self.texts, settings.teach_scale * self.vectors[index] @ self.vectors[index].T
 
 
 class Table:
-    """The vectors while they are trained."""
+    """The vectors during training."""
 
     def __init__(self, start: Path, pack: Path, settings: Training, device: torch.device) -> None:
         self.settings = settings
@@ -236,24 +236,24 @@ class Table:
         self.weights = RowAdam(torch.from_numpy(weights).to(device)[:, None], settings.weight_rate, decays)
         self.optimiser = torch.optim.Adam([self.map], settings.map_rate, decays)
 
-    def step(self, step: int, batch: tuple[Side, Side], texts: Texts, near: Tensor | None = None) -> float:
-        """Learn from one batch, pairs or, with `near`, sentences to put as near to each other; returns its loss."""
+    def step(self, step: int, batch: tuple[Side, Side], texts: Texts, similarities: Tensor | None = None) -> float:
+        """Learn from one batch of pairs or, with `similarities`, of sentences; returns the loss."""
         rate = _rate(step, self.settings)
         left, right = batch
         taken = [texts.take(part) for part in (*left, *right)]
-        used, places = torch.unique(torch.cat([pieces for pieces, _ in taken]), return_inverse=True)
-        own = self.own.fresh(used, step, rate).requires_grad_()
-        weights = self.weights.fresh(used, step, rate).requires_grad_()
+        used, indexes = torch.unique(torch.cat([pieces for pieces, _ in taken]), return_inverse=True)
+        own = self.own.catch_up(used, step, rate).requires_grad_()
+        weights = self.weights.catch_up(used, step, rate).requires_grad_()
         rows = (self.start[used] @ self.map) * weights.exp() + own
         bags = [
-            self._sums(rows, place, offsets)
-            for place, (_, offsets) in zip(places.split([len(pieces) for pieces, _ in taken]), taken, strict=True)
+            self._sums(rows, index, offsets)
+            for index, (_, offsets) in zip(indexes.split([len(pieces) for pieces, _ in taken]), taken, strict=True)
         ]
         sides = reduce(torch.add, bags[: len(left)]), reduce(torch.add, bags[len(left) :])
-        if near is None:
-            loss = contrast(*sides, _equal(left) | _equal(right), self.settings)
+        if similarities is None:
+            loss = contrastive_loss(*sides, _equal(left) | _equal(right), self.settings)
         else:
-            loss = likeness(*sides, near, self.settings)
+            loss = similarity_loss(*sides, similarities, self.settings)
         own_gradient, weight_gradient, self.map.grad = torch.autograd.grad(loss, (own, weights, self.map))
         for group in self.optimiser.param_groups:
             group["lr"] = self.settings.map_rate * rate
@@ -263,23 +263,23 @@ class Table:
         return float(loss.detach())
 
     def all_rows(self, step: int) -> Tensor:
-        """The table, every piece brought up to the last step."""
+        """The table with every piece brought up to the last step."""
         every, rate = torch.arange(len(self.start), device=self.start.device), _rate(step, self.settings)
-        own, weights = (part.fresh(every, step + 1, rate) for part in (self.own, self.weights))
+        own, weights = (part.catch_up(every, step + 1, rate) for part in (self.own, self.weights))
         with torch.no_grad():
             return (self.start @ self.map) * weights.exp() + own
 
-    def _sums(self, rows: Tensor, places: Tensor, offsets: Tensor) -> Tensor:
-        """Each text's sum of rows, of which some are left out by chance."""
-        kept = (torch.rand(len(places), device=places.device) >= self.settings.drop).float()
-        return functional.embedding_bag(places, rows, offsets, mode="sum", per_sample_weights=kept)
+    def _sums(self, rows: Tensor, indexes: Tensor, offsets: Tensor) -> Tensor:
+        """Each text's sum of rows, without those that dropout removes."""
+        kept = (torch.rand(len(indexes), device=indexes.device) >= self.settings.drop).float()
+        return functional.embedding_bag(indexes, rows, offsets, mode="sum", per_sample_weights=kept)
 
 
 class RowAdam:
-    """Adam for a matrix of which a step touches few rows.
+    """Adam for a matrix of which a step uses few rows.
 
-    Plain Adam moves a row for some steps after its last gradient, by its momentum. Those moves are a geometric series,
-    so they are made in one go when the row is next used: training touched rows alone comes close to training all.
+    Plain Adam keeps moving a row by its momentum after its last gradient. Those moves are a geometric series, so they
+    are made at once when the row is next used: training only the used rows comes close to training all.
     """
 
     EPSILON = 1e-8
@@ -292,8 +292,8 @@ class RowAdam:
         self.second = torch.zeros_like(values)
         self.updated = torch.zeros(len(values), dtype=torch.int64, device=values.device)
 
-    def fresh(self, rows: Tensor, step: int, rate: float) -> Tensor:
-        """A copy of the rows as they stand before `step`."""
+    def catch_up(self, rows: Tensor, step: int, rate: float) -> Tensor:
+        """A copy of the rows with all moves before `step`."""
         first, second = self.decays
         idle = (step - 1 - self.updated[rows])[:, None].float()
         ratio = first / math.sqrt(second)
@@ -307,7 +307,7 @@ class RowAdam:
         return values.detach().clone()
 
     def update(self, rows: Tensor, gradient: Tensor, step: int, rate: float) -> None:
-        """Make one step of Adam on rows that `fresh` gave."""
+        """Make one step of Adam on rows that `catch_up` returned."""
         first, second = self.decays
         momentum = self.first[rows] * first + gradient * (1 - first)
         spread = self.second[rows] * second + gradient.square() * (1 - second)
@@ -320,35 +320,35 @@ class RowAdam:
         return self.rate * rate * correction * momentum / (spread.sqrt() + self.EPSILON)
 
 
-def contrast(left: Tensor, right: Tensor, equal: Tensor, settings: Training) -> Tensor:
-    """Symmetric InfoNCE, at every dimension that a vector may be cut to; equal texts are no negatives."""
+def contrastive_loss(left: Tensor, right: Tensor, equal: Tensor, settings: Training) -> Tensor:
+    """Symmetric InfoNCE at every dimension to which a vector may be truncated; equal texts are no negatives."""
     equal.fill_diagonal_(False)
-    wanted = torch.arange(len(left), device=left.device)
+    targets = torch.arange(len(left), device=left.device)
     loss = torch.zeros((), device=left.device)
     for dimension, weight in zip(settings.dimensions, settings.dimension_weights, strict=True):
-        near, far = (functional.normalize(side[:, :dimension], dim=1, eps=1e-6) for side in (left, right))
-        scores = (settings.scale * near @ far.T).masked_fill(equal, -1e4)
-        both = functional.cross_entropy(scores, wanted) + functional.cross_entropy(scores.T, wanted)
+        one, other = (functional.normalize(side[:, :dimension], dim=1, eps=1e-6) for side in (left, right))
+        scores = (settings.scale * one @ other.T).masked_fill(equal, -1e4)
+        both = functional.cross_entropy(scores, targets) + functional.cross_entropy(scores.T, targets)
         loss = loss + weight * both / 2
     return loss
 
 
-def likeness(left: Tensor, right: Tensor, near: Tensor, settings: Training) -> Tensor:
-    """How far the likenesses of each sentence to the others are from the wanted ones, as cross entropy."""
-    itself = torch.eye(len(near), dtype=torch.bool, device=near.device)
-    wanted = near.masked_fill(itself, -1e4).softmax(1)
+def similarity_loss(left: Tensor, right: Tensor, similarities: Tensor, settings: Training) -> Tensor:
+    """How far each sentence's similarities to the others are from the wanted ones, as cross entropy."""
+    itself = torch.eye(len(similarities), dtype=torch.bool, device=similarities.device)
+    wanted = similarities.masked_fill(itself, -1e4).softmax(1)
     one, other = (functional.normalize(side, dim=1, eps=1e-6) for side in (left, right))
     scores = (settings.scale * one @ other.T).masked_fill(itself, -1e4)
     return (functional.cross_entropy(scores, wanted) + functional.cross_entropy(scores.T, wanted)) / 2
 
 
 def write_table(rows: Tensor, folder: Path, report: dict[str, object]) -> None:
-    """Write the table as float16, in files small enough to travel: rows-0.npy, rows-1.npy …, and table.json."""
+    """Write the table as float16, in files of limited size: rows-0.npy, rows-1.npy …, and table.json."""
     table = rows.half().cpu().numpy()
     if not np.isfinite(table).all():
-        sys.exit("The training diverged: the table holds numbers that are not finite. Lower the rates.")
+        sys.exit("The training diverged: the table has numbers that are not finite. Lower the rates.")
     folder.mkdir(parents=True, exist_ok=True)
-    parts = np.array_split(table, math.ceil(table.nbytes / LARGEST_FILE))
+    parts = np.array_split(table, math.ceil(table.nbytes / MAX_FILE_BYTES))
     for number, part in enumerate(parts):
         np.save(folder / f"rows-{number}.npy", part)
     text = json.dumps({**report, "files": len(parts), "rows": len(table)}, indent=1)
@@ -356,12 +356,12 @@ def write_table(rows: Tensor, folder: Path, report: dict[str, object]) -> None:
 
 
 def _equal(side: Side) -> Tensor:
-    """Which texts of a side are the same; spans of the same text count as the same."""
+    """Which texts of a side are equal; spans of one text count as equal."""
     return reduce(torch.logical_and, [part.numbers[:, None] == part.numbers[None] for part in side])
 
 
 def _rate(step: int, settings: Training) -> float:
-    """The share of the full rates at a step: a straight way up, a cosine down."""
+    """The share of the full rates at a step: a linear warm-up, then a cosine decay."""
     fall = 0.5 * (1 + math.cos(math.pi * (step - 1) / settings.steps))
     return min(1.0, step / settings.warm_up) * (settings.last_rate + (1 - settings.last_rate) * fall)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from annai.interfaces.http import Application, listening
+from annai.interfaces.http import Application, uvicorn_config
 
 DEADLINE = 60.0
 
@@ -25,7 +25,7 @@ def eventually(condition: Callable[[], bool], seconds: float = DEADLINE) -> None
 def served(application: Application) -> Iterator[int]:
     """Serve an application on this machine; its port."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(listening(application, timeout_graceful_shutdown=2))
+    server = uvicorn.Server(uvicorn_config(application, timeout_graceful_shutdown=2))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -1,4 +1,4 @@
-"""A service on this machine that speaks the real formats of OpenAI, Gemini and rerankers, and fails on demand."""
+"""A service on this machine with the real formats of OpenAI, Gemini and rerankers that fails on demand."""
 
 import json
 import re
@@ -11,39 +11,40 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from annai.embedders.base import load_embedder
+from annai.models.remote import Json
 from annai.settings import Embedding
 
-Answer = Callable[[Any], Any]
+Answer = Callable[[Json], Json]
 
 
 @dataclass
-class Asked:
-    """One request that came."""
+class ReceivedRequest:
+    """One request that the service received."""
 
     path: str
     headers: dict[str, str]
-    body: Any
+    body: Json
 
 
 @dataclass
 class Service:
-    """What the service was asked, and how it answers the next requests before it answers as it should."""
+    """The requests that the service received, and how it answers the next ones before it answers correctly."""
 
     url: str = ""
-    asked: list[Asked] = field(default_factory=list)
-    next: deque[dict[str, Any]] = field(default_factory=deque)
-    """Each: status, headers, body (text), cut (bytes left out of the answer), or change (applied to the answer)."""
+    requests: list[ReceivedRequest] = field(default_factory=list)
+    planned: deque[dict[str, Any]] = field(default_factory=deque)
+    """Each: status, headers, body (text), cut (bytes missing at the end), change (applied to the answer) or hang."""
     release: threading.Event = field(default_factory=threading.Event)
-    """Set to let requests go on that were told to `hang`."""
-    together: int = 0
-    most_together: int = 0
+    """Set to end the requests that `hang`."""
+    active: int = 0
+    max_active: int = 0
     gate: threading.Barrier | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def texts(self) -> list[str]:
-        """Every text that was to be embedded, in the order of the requests."""
+        """Every text to embed, in the order of the requests."""
         found: list[str] = []
-        for each in self.asked:
+        for each in self.requests:
             if "requests" in each.body:
                 found += [request["content"]["parts"][0]["text"] for request in each.body["requests"]]
             else:
@@ -52,30 +53,30 @@ class Service:
 
 
 def vectors(texts: list[str], dimension: int) -> list[list[float]]:
-    """Vectors of hashed words, cut: like texts are near each other."""
+    """Vectors of hashed words, truncated: similar texts are close to each other."""
     rows = load_embedder(Embedding(provider="hashing")).embed_documents(texts)[:, :dimension]
     return [[float(each) for each in row + 0.001] for row in rows]
 
 
-def openai_answer(body: Any, dimension: int = 32) -> Any:  # noqa: ANN401 - JSON
+def openai_answer(body: Json, dimension: int = 32) -> Json:
     rows = vectors(body["input"], body.get("dimensions", dimension))
     data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
     usage = {"prompt_tokens": 1, "total_tokens": 1}
     return {"object": "list", "model": body["model"], "data": data[::-1], "usage": usage}
 
 
-def gemini_answer(body: Any) -> Any:  # noqa: ANN401 - JSON
+def gemini_answer(body: Json) -> Json:
     texts = [request["content"]["parts"][0]["text"] for request in body["requests"]]
     rows = vectors(texts, 256)
     size = body["requests"][0]["outputDimensionality"]
     return {"embeddings": [{"values": (row * 12)[:size]} for row in rows]}
 
 
-def rerank_answer(body: Any) -> Any:  # noqa: ANN401 - JSON
-    """Texts that hold more of the question's words are better; TEI's form where the texts come as `texts`."""
-    wanted = set(re.findall(r"\w+", body["query"].lower()))
+def rerank_answer(body: Json) -> Json:
+    """Texts with more of the query's words score higher; in TEI's form if the request has `texts`."""
+    words = set(re.findall(r"\w+", body["query"].lower()))
     texts = body.get("documents", body.get("texts"))
-    scores = [len(wanted & set(re.findall(r"\w+", text.lower()))) / max(len(wanted), 1) for text in texts]
+    scores = [len(words & set(re.findall(r"\w+", text.lower()))) / max(len(words), 1) for text in texts]
     name = "score" if "texts" in body else "relevance_score"
     rows = sorted(({"index": number, name: score} for number, score in enumerate(scores)), key=lambda row: -row[name])
     return rows if "texts" in body else {"model": body["model"], "results": rows}
@@ -99,10 +100,12 @@ def running() -> Iterator[Service]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with service.lock:
-                service.asked.append(Asked(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-                service.together += 1
-                service.most_together = max(service.most_together, service.together)
-                planned = service.next.popleft() if service.next else {}
+                service.requests.append(
+                    ReceivedRequest(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+                )
+                service.active += 1
+                service.max_active = max(service.max_active, service.active)
+                planned = service.planned.popleft() if service.planned else {}
             try:
                 if service.gate:
                     service.gate.wait(timeout=60)
@@ -112,9 +115,9 @@ def running() -> Iterator[Service]:
                 self.answer(body, planned)
             finally:
                 with service.lock:
-                    service.together -= 1
+                    service.active -= 1
 
-        def answer(self, body: Any, planned: dict[str, Any]) -> None:  # noqa: ANN401 - JSON
+        def answer(self, body: Json, planned: dict[str, Any]) -> None:
             status = planned.get("status", 200)
             answer = next((make for end, make in ANSWERS.items() if self.path.endswith(end)), None)
             text = planned.get("body")

@@ -12,8 +12,10 @@ from annai import errors
 SOURCE = Path(__file__).parent.parent / "src" / "annai"
 
 LEVELS = (
-    ("types", "errors", "settings"),
-    ("config", "project", "text", "timer"),
+    ("types", "errors"),
+    ("values", "project", "text", "timer"),
+    ("settings",),
+    ("config",),
     ("files", "splitters", "models"),
     ("embedders", "rerankers", "stores"),
     ("collection",),
@@ -23,9 +25,15 @@ LEVELS = (
     ("serving",),
     ("opening",),
     ("interfaces",),
-    ("__main__",),
+    ("__main__", "__init__"),
 )
 """From the bottom up; a room imports from lower levels, and from its own level only within itself."""
+
+INTERFACES = (("render", "setup"), ("rpc", "mcp"), ("http",), ("server",), ("cli",))
+"""The same inside `interfaces/`: what an agent sees knows nothing of the command line."""
+
+MOST_MODULES = 14
+"""In one folder; more are a hallway. Only the commands have a module each."""
 
 HEAVY = (
     *("torch", "transformers", "sentence_transformers", "huggingface_hub", "tokenizers", "onnxruntime", "google.genai"),
@@ -33,8 +41,8 @@ HEAVY = (
 )
 
 
-def level_of(room: str) -> int:
-    return next(number for number, rooms in enumerate(LEVELS) if room in rooms)
+def level_of(room: str, levels: tuple[tuple[str, ...], ...] = LEVELS) -> int:
+    return next(number for number, rooms in enumerate(levels) if room in rooms)
 
 
 def imports_of(file: Path) -> set[str]:
@@ -50,18 +58,27 @@ def imports_of(file: Path) -> set[str]:
 
 @pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda file: str(file.relative_to(SOURCE)))
 def test_imports_go_down_only(file: Path) -> None:
-    own = file.relative_to(SOURCE).parts[0].removesuffix(".py")
-    if own == "__init__":
-        assert not imports_of(file)
-        return
+    own, *inner = (part.removesuffix(".py") for part in file.relative_to(SOURCE).parts)
     for name in imports_of(file):
-        other = name.split(".")[1]
+        other, *rest = name.split(".")[1:]
         assert other == own or level_of(other) < level_of(own), f"{own} imports {name}"
+        if own == other == "interfaces" and inner[0] != rest[0]:
+            assert level_of(rest[0], INTERFACES) < level_of(inner[0], INTERFACES), f"{inner[0]} imports {name}"
 
 
 def test_every_room_has_its_level() -> None:
-    rooms = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.suffix in ("", ".py")}
-    assert rooms - {"__init__", "__pycache__"} == {room for rooms in LEVELS for room in rooms}
+    def rooms(folder: Path) -> set[str]:
+        return {path.name.removesuffix(".py") for path in folder.iterdir() if path.suffix in ("", ".py")}
+
+    assert rooms(SOURCE) - {"__pycache__"} == {room for rooms in LEVELS for room in rooms}
+    inner = rooms(SOURCE / "interfaces") - {"__init__", "__pycache__"}
+    assert inner == {room for rooms in INTERFACES for room in rooms}
+
+
+@pytest.mark.parametrize("folder", [SOURCE, *sorted(each.parent for each in SOURCE.rglob("__init__.py"))], ids=str)
+def test_no_folder_is_a_hallway(folder: Path) -> None:
+    modules = [each for each in folder.glob("*.py") if not each.stem.startswith("__")]
+    assert len(modules) <= MOST_MODULES or folder == SOURCE / "interfaces" / "cli"
 
 
 def loaded_by(code: str, folder: Path) -> set[str]:

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from annai.config import Config, load_config, override
+from annai.embedders.base import PROVIDERS as EMBEDDERS
 from annai.errors import ConfigError
+from annai.rerankers.base import PROVIDERS as RERANKERS
 from annai.settings import SECTIONS, template
+from annai.splitters.base import STRATEGIES
+from annai.stores.base import ENGINES
 
 
 def load(folder: Path, text: str, name: str = "annai.toml") -> Config:
@@ -69,16 +73,17 @@ def test_the_root_is_relative_to_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[serach]\nlimit = 1", r"unknown section \[serach\]; did you mean search\?"),
-        ("[search]\nlimt = 1", r"unknown key search.limt; did you mean limit\?"),
-        ("[search]\nxyz = 1", "unknown key search.xyz; there are limit, mode, content"),
+        ("[serach]\nlimit = 1", r"unknown section \[serach\]; did you mean 'search'\?"),
+        ("[search]\nlimt = 1", r"unknown key search.limt; did you mean 'limit'\?"),
+        ("[search]\nxyz = 1", "unknown key search.xyz; choose from limit, mode, content"),
         ('[search]\nlimit = "5"', "search.limit must be a whole number, not '5'"),
         ("[search]\nlimit = true", "search.limit must be a whole number, not True"),
-        ("[search]\nlimit = 0", "search.limit must be between 1 and 1000, not 0"),
+        ("[search]\nlimit = 0", "search.limit must be between 1 and 1,000, not 0"),
         ('[search]\nmode = "magic"', "search.mode must be one of hybrid, vector, keyword, not 'magic'"),
-        ('[files]\ninclude = "*.md"', "files.include must be a list of a string"),
-        ("[files]\ninclude = [1]", "files.include must be a string, not 1"),
-        ("[chunking]\nheading_levels = [0]", "chunking.heading_levels must be between 1 and 6"),
+        ('[files]\ninclude = "*.md"', "files.include must be a list of strings"),
+        ("[files]\ninclude = [1]", "each of .*files.include must be a string, not 1"),
+        ("[logging]\nrotate_mb = nan", "logging.rotate_mb must be a number, not nan"),
+        ("[chunking]\nheading_levels = [0]", "chunking.heading_levels must be between 1 and 6, not 0"),
         ("[chunking]\nsize = 512\noverlap = 600", "must be less than chunking.size"),
         ("search = 1", r"search must be a section: write \[search\]"),
         ("[search\n", "is not valid TOML"),
@@ -92,6 +97,18 @@ def test_what_is_not_understood_is_an_error_that_names_file_key_and_what_is_allo
     assert "annai.toml" in str(caught.value)
 
 
+def test_every_choice_of_a_family_has_its_module() -> None:
+    families = {
+        ("store", "engine"): ENGINES,
+        ("chunking", "strategy"): STRATEGIES,
+        ("embedding", "provider"): EMBEDDERS,
+        ("search", "rerank"): {"off": "", **RERANKERS},
+    }
+    for (section, key), table in families.items():
+        (item,) = (each for each in fields(SECTIONS[section]) if each.name == key)
+        assert list(item.metadata["limits"].choices) == list(table), f"{section}.{key}"
+
+
 def test_a_whole_number_is_good_enough_for_a_number(tmp_path: Path) -> None:
     assert load(tmp_path, "[files]\nmax_file_mb = 3\n").files.max_file_mb == 3
 
@@ -99,7 +116,7 @@ def test_a_whole_number_is_good_enough_for_a_number(tmp_path: Path) -> None:
 def test_overrides_are_checked_as_the_file_is(tmp_path: Path) -> None:
     config = load_config(start=tmp_path, environment={})
     assert override(config, "chunking", size=600, overlap=None).chunking.size == 600
-    with pytest.raises(ConfigError, match=r"the command line: chunking.size must be between 512 and 4096, not 3"):
+    with pytest.raises(ConfigError, match=r"the command line: chunking.size must be between 512 and 4,096, not 3"):
         override(config, "chunking", size=3)
 
 

@@ -50,7 +50,7 @@ def project(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Project]
 def test_a_search_answers_with_everything_a_hit_has(project: Project, engine: Engine, write: Write) -> None:
     write("手順/環境構築.md", "---\ntitle: 環境\n---\n# 環境構築\n\n開発環境を用意する方法を説明します。")
     write("b.md", "# Other\n\nSomething else.")
-    assert project.refresh() == 0
+    assert project.refresh().waiting == 0
     query = Query("環境構築の方法", limit=3, content="passage", where=Where(paths=("手順",)))
     answer, expected = project.search(query), engine.search(query)
     assert dataclasses.replace(answer, took_ms=0) == dataclasses.replace(expected, took_ms=0)
@@ -98,9 +98,9 @@ def test_collections_are_added_changed_and_deleted(project: Project, docs: Path,
     write("api/a.md", "# A\n\napple")
     write("guide/b.md", "# B\n\napple")
     assert project.list_collections() == []
-    added = project.add_collection("api", "The API", docs / "api")
+    added = project.add_collection("api", docs / "api", "The API")
     assert (added.name, added.source, added.description, added.enabled) == ("api", docs / "api", "The API", True)
-    project.add_collection("guide", "ガイド", docs / "guide")
+    project.add_collection("guide", docs / "guide", "ガイド")
     assert [each.name for each in project.list_collections()] == ["api", "guide"]
     assert project.sources() == {"root": docs, "api": docs / "api", "guide": docs / "guide"}
     assert project.update_collection("guide", enabled=False).description == "ガイド"
@@ -142,7 +142,7 @@ def test_the_queue_can_be_looked_at(project: Project, write: Write) -> None:
     ("ask", "kind", "sentence"),
     [
         (lambda each: each.locate("nope.md"), NotFound, "There is no document 'nope.md' in the index."),
-        (lambda each: each.locate("  "), QueryError, "No document is named"),
+        (lambda each: each.locate("  "), QueryError, "The path is empty"),
         (lambda each: each.search(Query("")), QueryError, "The query is empty"),
         (lambda each: each.search(Query("a", limit=0)), QueryError, "limit must be between 1 and 1,000, not 0."),
         (lambda each: each.search(Query("apple")), NotFound, "There are no documents in"),
@@ -150,8 +150,8 @@ def test_the_queue_can_be_looked_at(project: Project, write: Write) -> None:
         (lambda each: each.refresh(["nope"]), CollectionError, "There is no collection 'nope'"),
         (lambda each: each.delete_collection("nope"), CollectionError, "There is no collection 'nope'"),
         (lambda each: each.import_collection("nope"), CollectionError, "There is no collection 'nope'"),
-        (lambda each: each.add_collection("a b", "", Path()), CollectionError, "is not a name for a collection"),
-        (lambda each: each.add_collection("a", "", Path("/nope")), CollectionError, "There is no directory /nope"),
+        (lambda each: each.add_collection("a b", Path()), CollectionError, "is not a valid collection name"),
+        (lambda each: each.add_collection("a", Path("/nope")), CollectionError, "There is no folder /nope"),
         (lambda each: each.rebuild(["nope"]), NotFound, "There is no file or folder 'nope'"),
     ],
 )
@@ -213,11 +213,11 @@ def test_a_stranger_is_not_taken_for_a_server() -> None:
 
 
 def test_a_server_of_another_version_is_told_of(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "refresh", lambda _: {"waiting": 1})
+    monkeypatch.setattr(engine, "refresh", lambda _: {"files": 1})
     with (
         served(Application(Service(engine, engine.config))) as port,
         Client(f"http://127.0.0.1:{port}") as client,
-        pytest.raises(ServerError, match=r"not of this annai's version.*annai server restart"),
+        pytest.raises(ServerError, match=r"runs another version than this annai.*annai server restart"),
     ):
         client.refresh()
 

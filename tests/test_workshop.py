@@ -1,4 +1,4 @@
-"""Does the workshop make a model that finds? The whole chain on a handful of made-up pairs."""
+"""Does the workshop make a model that finds documents? All steps on a handful of made-up pairs."""
 
 import gzip
 import json
@@ -20,16 +20,16 @@ from model import evaluate as evaluation
 from model.build import STEPS, Workshop, build, install
 from model.corpus import corpus_names, read_corpus
 from model.evaluate import Result, evaluate_sets, rank, read_results, write_results
-from model.even import evening_map
 from model.pairs import pair_files
 from model.prepare import prepare
 from model.quantise import losses, quantise
 from model.settings import FOLDER, Settings, Start, read_settings
-from model.start import reduced, start_vectors, write_start
+from model.start import reduce_dimensions, start_vectors, write_start
 from model.tables import Table, read_rows, trained_table, write_mean, write_rows
 from model.teach import sample_sentences, teach
-from model.use import KEPT_AT_ONCE, Remembered
+from model.use import TEXTS_PER_FILE, CachedEmbedder
 from model.vocabulary import Scores, read_vocabulary, write_vocabulary
+from model.whiten import whitening_map
 
 THINGS = {"cat": "猫", "dog": "犬", "river": "川", "mountain": "山", "bread": "パン", "water": "水", "train": "電車"}
 DEEDS = {"sees": "見る", "likes": "好む", "finds": "探す", "loses": "失う", "paints": "描く", "sells": "売る"}
@@ -50,16 +50,16 @@ TINY = {
     "seeds": "[1, 2]",
     "dimensions": "32",
 }
-ONCE_MORE = {
+REPEATED_KEYS = {
     "dimensions = [288]": "dimensions = [32, 16]",
     "dimension_weights = [1.0]": "dimension_weights = [1.0, 0.3]",
     "steps = 2_000": "steps = 80",
 }
-"""Keys that are elsewhere too, in [training] and in its soup."""
+"""Keys that occur twice, in [training] and in its soup."""
 
 
 def sentences() -> list[tuple[str, str]]:
-    """English and Japanese texts that mean the same: nothing but their pairing says so."""
+    """English and Japanese texts that mean the same: only their pairing says so."""
     return [
         (f"The {one} {deed} the {other}", f"{THINGS[one]}が{THINGS[other]}を{DEEDS[deed]}")
         for one in THINGS
@@ -100,7 +100,7 @@ def settings_file(tmp_path: Path) -> Path:
         text, found = re.subn(rf"^{key} = [^#\n]*", f"{key} = {value} ", text, count=1, flags=re.MULTILINE)
         assert found, key
     text = re.sub(r"\[training\.cpu\].*?(?=\n\[)", "", text, flags=re.DOTALL)
-    for old, new in ONCE_MORE.items():
+    for old, new in REPEATED_KEYS.items():
         assert old in text, old
         text = text.replace(old, new)
     file = tmp_path / "settings.toml"
@@ -140,7 +140,7 @@ def evals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 return found
 
             def measures(ranked, relevant):
-                hits = [place for place, document in enumerate(ranked) if document in relevant]
+                hits = [rank for rank, document in enumerate(ranked) if document in relevant]
                 value = 1 / (hits[0] + 1) if hits else 0.0
                 return value, value, value
         """),
@@ -163,8 +163,8 @@ def write_table(folder: Path, scores: Mapping[str, float], files: int = 2) -> Pa
     """A table as train.py writes it, in which words of one meaning share a direction."""
     meanings = {WORD_START + here: there for here, there in (THINGS | DEEDS).items()}
     directions = np.random.default_rng(0).normal(size=(len(scores), 32))
-    places = {piece: number for number, piece in enumerate(scores)}
-    rows = np.array([directions[places.get(meanings.get(piece, piece), places[piece])] for piece in scores], np.float16)
+    ids = {piece: number for number, piece in enumerate(scores)}
+    rows = np.array([directions[ids.get(meanings.get(piece, piece), ids[piece])] for piece in scores], np.float16)
     folder.mkdir(parents=True)
     for number, part in enumerate(np.array_split(rows, files)):
         np.save(folder / f"rows-{number}.npy", part)
@@ -175,7 +175,7 @@ def write_table(folder: Path, scores: Mapping[str, float], files: int = 2) -> Pa
 def test_only_files_with_a_known_licence_are_read(data: Path, tiny: Settings, caplog: pytest.LogCaptureFixture) -> None:
     names = [file.name for file in pair_files(data, tiny)]
     assert names == ["fastapi_en_heading2body", "fastapi_section_en_ja", "jmdict", "pydocs_po_en_ja"]
-    assert "found_somewhere.jsonl.gz is left out" in caplog.text
+    assert "skipped found_somewhere.jsonl.gz" in caplog.text
 
 
 def test_no_pairs_at_all_says_which_variable_names_their_folder(tmp_path: Path, tiny: Settings) -> None:
@@ -232,7 +232,7 @@ def test_texts_without_a_piece_teach_nothing(data: Path, tiny: Settings, scores:
 def test_start_vectors_keep_what_sets_pieces_apart() -> None:
     chance = np.random.default_rng(0)
     plane = chance.normal(size=(50, 2)).astype(np.float32) @ chance.normal(size=(2, 40)).astype(np.float32)
-    rows = reduced(plane + 5, 2)
+    rows = reduce_dimensions(plane + 5, 2)
     assert rows.shape == (50, 2)
     assert (rows**2).sum(axis=1).mean() == pytest.approx(1, rel=1e-4)
     centred = plane - plane.mean(axis=0)
@@ -240,7 +240,7 @@ def test_start_vectors_keep_what_sets_pieces_apart() -> None:
     np.testing.assert_allclose(kept / kept.max(), apart / apart.max(), atol=1e-3)
 
 
-def test_start_vectors_travel_in_a_byte_each(tmp_path: Path) -> None:
+def test_start_vectors_are_written_as_int8(tmp_path: Path) -> None:
     rows = start_vectors(["▁cat", "猫", "▁cat"], Start(provider="hashing", dimensions=4))
     write_start(rows, tmp_path / "start.npz")
     with np.load(tmp_path / "start.npz") as written:
@@ -308,7 +308,7 @@ def test_the_command_line_measures_a_table(
 
 
 class Counting(Embedder):
-    """Counts how many texts it is asked for."""
+    """Counts the texts that it embeds."""
 
     dimension = 2
     identity = "counting"
@@ -317,20 +317,20 @@ class Counting(Embedder):
         super().__init__(batch_size=64)
         self.asked = 0
 
-    def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002
+    def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002 - queries are texts like others
         self.asked += len(texts)
         return np.array([[len(text), 1] for text in texts], np.float32)
 
 
-def test_vectors_of_a_slow_encoder_are_asked_for_once(tmp_path: Path) -> None:
+def test_vectors_of_a_slow_encoder_are_computed_once(tmp_path: Path) -> None:
     embedder = Counting()
-    texts = ["a" * (number % 9 + 1) for number in range(KEPT_AT_ONCE + 10)]
-    first = Remembered(embedder, tmp_path).embed_documents(texts)
-    again = Remembered(embedder, tmp_path).embed_documents(texts)
+    texts = ["a" * (number % 9 + 1) for number in range(TEXTS_PER_FILE + 10)]
+    first = CachedEmbedder(embedder, tmp_path).embed_documents(texts)
+    again = CachedEmbedder(embedder, tmp_path).embed_documents(texts)
     assert embedder.asked == len(texts)
     np.testing.assert_array_equal(first, again)
     np.testing.assert_array_equal(first, embedder.embed_documents(texts))
-    assert Remembered(embedder, tmp_path).embed_documents([]).shape == (0, 2)
+    assert CachedEmbedder(embedder, tmp_path).embed_documents([]).shape == (0, 2)
 
 
 def test_the_card_names_every_source_and_every_figure(tmp_path: Path, scores: Scores) -> None:
@@ -345,7 +345,7 @@ def test_the_card_names_every_source_and_every_figure(tmp_path: Path, scores: Sc
     assert "| tiny | 7 | .510 ± .010 | .514 | .400 | – |" in text
     assert "| small | 7 | – | – | – | .750 |" in text
     assert "mean of 2 seeds" in text
-    assert "+0.0010 nDCG@10 lost (tiny)" in text
+    assert "lose at most +0.0010 nDCG@10 against the floats they come from (tiny)" in text
     assert "## What was tried\n\nNothing helped.\n\n## Limits" in text
     assert open_model(tmp_path / "model").name in text
     for source in read_settings().sources:
@@ -358,18 +358,16 @@ def test_the_card_names_every_source_and_every_figure(tmp_path: Path, scores: Sc
     assert "$" not in text
 
 
-def test_evening_spreads_vectors_more_equally_and_power_0_changes_nothing() -> None:
+def test_whitening_spreads_vectors_more_equally_and_power_0_changes_nothing() -> None:
     vectors = np.random.default_rng(1).standard_normal((500, 8)).astype(np.float32)
     vectors[:, 0] *= 5
-    assert evening_map(vectors, 0.0) == pytest.approx(np.eye(8), abs=1e-5)
-    half, whole = (np.linalg.cond(np.cov((vectors @ evening_map(vectors, power)).T)) for power in (0.5, 1.0))
+    assert whitening_map(vectors, 0.0) == pytest.approx(np.eye(8), abs=1e-5)
+    half, whole = (np.linalg.cond(np.cov((vectors @ whitening_map(vectors, power)).T)) for power in (0.5, 1.0))
     assert np.linalg.cond(np.cov(vectors.T)) > 2 * half > 2 * whole
     assert whole == pytest.approx(1, abs=0.1)
 
 
-def test_sentences_carry_what_the_encoder_says_of_them(
-    data: Path, tiny: Settings, scores: Scores, tmp_path: Path
-) -> None:
+def test_sentences_come_with_the_encoders_vectors(data: Path, tiny: Settings, scores: Scores, tmp_path: Path) -> None:
     teach(data, tiny, scores, tmp_path / "teach.npz")
     sentences = sample_sentences(data, tiny)
     assert sentences == sample_sentences(data, tiny), "the same ones each time"
@@ -381,7 +379,7 @@ def test_sentences_carry_what_the_encoder_says_of_them(
         assert sorted(map(list, texts)) == sorted(map(subwords.encode, sentences))
 
 
-def test_only_what_a_file_is_asked_for_is_taught(data: Path, tiny: Settings) -> None:
+def test_only_as_many_sentences_as_the_settings_say_are_sampled(data: Path, tiny: Settings) -> None:
     asked = replace(tiny, teach=replace(tiny.teach, sentences={"pydocs_po_en_ja": 5, "jmdict": 5}))
     assert len(sample_sentences(data, asked)) == 5, "definitions of one word are no sentences"
 
@@ -405,15 +403,15 @@ def test_each_training_of_a_soup_differs_in_what_the_settings_say(settings_file:
         read_soup(settings_file, "cuda", ["bach=32"])
 
 
-def test_sentences_that_are_as_near_as_wanted_have_the_least_loss(settings_file: Path) -> None:
+def test_sentences_that_are_as_similar_as_wanted_have_the_least_loss(settings_file: Path) -> None:
     torch = pytest.importorskip("torch")
-    from model.train import likeness, read_soup  # needs torch
+    from model.train import read_soup, similarity_loss  # needs torch
 
     settings = read_soup(settings_file, "cuda")[0]
     torch.manual_seed(0)
     vectors, others = torch.nn.functional.normalize(torch.randn(2, 20, 8), dim=2)
     near = settings.scale * vectors @ vectors.T
-    assert likeness(vectors, vectors, near, settings) < likeness(others, others, near, settings)
+    assert similarity_loss(vectors, vectors, near, settings) < similarity_loss(others, others, near, settings)
 
 
 @pytest.mark.usefixtures("evals")
@@ -426,7 +424,7 @@ def test_a_table_from_elsewhere_becomes_a_model_a_card_and_a_report(
     workshop = Workshop(data, settings_file, folder, tables)
     build(workshop)
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    assert set(report["seconds"]) == {"mean", "even", "quantise", "evaluate", "card"}
+    assert set(report["seconds"]) == {"mean", "whiten", "quantise", "evaluate", "card"}
     assert report["int8_loses"] == {"tiny": 0.0}
     assert {str(workshop.model / "vectors.npy"), str(workshop.card)} <= report["artefacts"].keys()
     assert str(data / "pairs" / "jmdict.jsonl.gz") in report["sources"]
@@ -471,7 +469,7 @@ def test_the_whole_chain_learns_what_only_the_pairs_say(data: Path, settings_fil
     np.testing.assert_array_equal(read_rows(workshop.tables[0]), before, "equal seeds give equal tables")
 
 
-def test_rows_that_rest_move_as_plain_adam_moves_them() -> None:
+def test_unused_rows_catch_up_to_where_plain_adam_moves_them() -> None:
     torch = pytest.importorskip("torch")
     from model.train import RowAdam  # needs torch
 
@@ -482,9 +480,9 @@ def test_rows_that_rest_move_as_plain_adam_moves_them() -> None:
     for step in range(1, 30):
         touched = torch.tensor([0, step % 4]).unique()
         gradient = torch.randn(len(touched), 3) + 1
-        rows.fresh(touched, step, 1.0)
+        rows.catch_up(touched, step, 1.0)
         rows.update(touched, gradient, step, 1.0)
         plain.grad = torch.zeros(4, 3)
         plain.grad[touched] = gradient
         adam.step()
-    assert torch.allclose(rows.fresh(torch.arange(4), 30, 1.0), plain.detach(), atol=0.006)
+    assert torch.allclose(rows.catch_up(torch.arange(4), 30, 1.0), plain.detach(), atol=0.006)

@@ -1,4 +1,4 @@
-"""Small models for tests, made in a second: the shapes are those of real ones, the numbers are random."""
+"""Small models for tests, made in a second: they have the form of real ones and random numbers."""
 
 import json
 from pathlib import Path
@@ -6,32 +6,33 @@ from pathlib import Path
 import numpy as np
 
 WORDS = [f"w{number}" for number in range(200)]
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-MOST_TOKENS = 32
-"""What the small transformers take at once."""
+UNKNOWN = "[UNK]"
+SPECIAL = ["[PAD]", UNKNOWN, "[CLS]", "[SEP]"]
+MAX_TOKENS = 32
+"""What the small transformers take."""
 
 
 def write_tokenizer(folder: Path) -> None:
-    """A tokenizer with a token a word, `[CLS]` before them and `[SEP]` behind."""
+    """A tokenizer with one token for each word, `[CLS]` before them and `[SEP]` after."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     vocabulary = {word: number for number, word in enumerate([*SPECIAL, *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))  # noqa: S106 - not that kind of token
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": MOST_TOKENS, **special}
+    special = {"pad_token": "[PAD]", "unk_token": UNKNOWN, "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": MAX_TOKENS, **special}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def write_transformer(
-    folder: Path, *, labels: int = 0, most_tokens: int = MOST_TOKENS, layers: int = 1, width: int = 16
+    folder: Path, *, labels: int = 0, max_tokens: int = MAX_TOKENS, layers: int = 1, width: int = 16
 ) -> None:
-    """A BERT, of one narrow layer unless asked for more; with `labels`, one that scores pairs of texts."""
+    """A BERT, by default with one narrow layer; with `labels`, one that scores pairs of texts."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertModel
 
@@ -42,7 +43,7 @@ def write_transformer(
         num_hidden_layers=layers,
         num_attention_heads=max(width // 64, 2),
         intermediate_size=4 * width,
-        max_position_embeddings=most_tokens,
+        max_position_embeddings=max_tokens,
         num_labels=labels or 2,
         initializer_range=0.5,
     )
@@ -55,12 +56,12 @@ def write_sentence_transformer(
     folder: Path,
     prompts: dict[str, str] | None = None,
     *,
-    most_tokens: int = MOST_TOKENS,
+    max_tokens: int = MAX_TOKENS,
     layers: int = 1,
     width: int = 16,
 ) -> Path:
-    """A model as sentence-transformers keeps it: BERT, then the mean."""
-    write_transformer(folder, most_tokens=most_tokens, layers=layers, width=width)
+    """A model in the form of sentence-transformers: BERT, then the mean."""
+    write_transformer(folder, max_tokens=max_tokens, layers=layers, width=width)
     modules = [
         {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
@@ -69,12 +70,12 @@ def write_sentence_transformer(
     (folder / "1_Pooling").mkdir()
     pooling = {"word_embedding_dimension": width, "pooling_mode_mean_tokens": True}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": most_tokens}))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": max_tokens}))
     (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts or {}}))
     return folder
 
 
-OWN_CODE = """
+REMOTE_CODE = """
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
@@ -119,13 +120,13 @@ class TinyModel(PreTrainedModel):
 """
 
 
-def write_own_code(folder: Path) -> Path:
-    """A model in the shape of PLaMo's: its own code, with `encode_query` and `encode_document`."""
+def write_remote_code(folder: Path) -> Path:
+    """A model in the form of PLaMo: its own code, with `encode_query` and `encode_document`."""
     import torch
     from safetensors.torch import save_file
 
     write_tokenizer(folder)
-    (folder / "modeling_tiny.py").write_text(OWN_CODE)
+    (folder / "modeling_tiny.py").write_text(REMOTE_CODE)
     config = {
         "architectures": ["TinyModel"],
         "auto_map": {"AutoConfig": "modeling_tiny.TinyConfig", "AutoModel": "modeling_tiny.TinyModel"},
@@ -162,7 +163,7 @@ def write_onnx(folder: Path, *, int8: bool = False) -> Path:
         [numpy_helper.from_array(table, "table"), numpy_helper.from_array(layer, "layer")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
-    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": MOST_TOKENS}))
+    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": MAX_TOKENS}))
     onnx.save(model, folder / "model.onnx")
     if int8:
         from onnxruntime.quantization import quantize_dynamic

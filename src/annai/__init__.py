@@ -1,3 +1,103 @@
-"""annai (案内, "guide"): search a folder of documents by meaning and by words, in Japanese and English."""
+"""Search a folder of documents by meaning and by words, in Japanese and English.
+
+    import annai
+
+    with annai.open("docs") as project:
+        for hit in project.search("環境構築"):
+            print(hit.path, hit.start_line, hit.text)
+
+Names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from annai.errors import (
+        AnnaiError,
+        CollectionError,
+        ConfigError,
+        EmbedderError,
+        EmbedderMismatch,
+        IndexBusy,
+        NewerIndex,
+        NotAnIndex,
+        NotFound,
+        QueryError,
+        ReadError,
+        RerankerError,
+        ServerError,
+        SkippedFile,
+        StoreError,
+        StoreFull,
+        StoreReadOnly,
+        UnreadableFile,
+    )
+    from annai.opening import open  # noqa: A004 - `annai.open`, as gzip.open
+    from annai.project import Project
+    from annai.types import (
+        Answer,
+        Collection,
+        Document,
+        Freshness,
+        Hit,
+        ImportSummary,
+        Query,
+        Reasons,
+        Section,
+        Selection,
+        Status,
+        Where,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AnnaiError",
+    "Answer",
+    "Collection",
+    "CollectionError",
+    "ConfigError",
+    "Document",
+    "EmbedderError",
+    "EmbedderMismatch",
+    "Freshness",
+    "Hit",
+    "ImportSummary",
+    "IndexBusy",
+    "NewerIndex",
+    "NotAnIndex",
+    "NotFound",
+    "Project",
+    "Query",
+    "QueryError",
+    "ReadError",
+    "Reasons",
+    "RerankerError",
+    "Section",
+    "Selection",
+    "ServerError",
+    "SkippedFile",
+    "Status",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "UnreadableFile",
+    "Where",
+    "open",
+]
+
+if not TYPE_CHECKING:  # type checkers have the imports above, and then know a name that is not there
+
+    def __getattr__(name: str) -> object:
+        """Load a public name when it is first used."""
+        from importlib import import_module
+
+        for home in ("types", "errors", "project", "opening") if name in __all__ else ():
+            module = import_module(f"annai.{home}")
+            if hasattr(module, name):
+                return globals().setdefault(name, getattr(module, name))
+        raise AttributeError(f"module 'annai' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""Which directories are registered? Adding, changing and removing collections, and which of them are searched."""
+"""Which directories are registered? Add, change and remove collections, and choose which are searched."""
 
 import dataclasses
 import re
@@ -13,10 +13,10 @@ from annai.types import IMPLICIT_COLLECTION, Collection
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 RESERVED = frozenset({IMPLICIT_COLLECTION, "search", "get_document", "list_collections", "reindex", "index_status"})
-"""The implicit collection, and the names of annai's own tools: over MCP a collection is a tool beside them."""
+"""The implicit collection, and the names of annai's own MCP tools: each collection becomes a tool beside them."""
 
 STAGING_SUFFIX = ":building"
-"""Marks a collection that is being built to replace the one before the colon; names cannot hold a colon."""
+"""Marks a collection that is being built to replace the one before the colon; names cannot contain a colon."""
 
 
 def registered(store: Store) -> list[Collection]:
@@ -43,24 +43,26 @@ def find(store: Store, config: Config, name: str) -> Collection:
     others = [each.name for each in registered(store)]
     if name == IMPLICIT_COLLECTION and not others:
         implicit = known.get(name, Collection(name, config.root, f"The documents of {config.name}"))
-        # A project that moved is where it is now; in an index that machines share, it is where its files are.
+        # A project that was moved is where it is now; in a shared index, its files are where the index says.
         return implicit if store.shared else dataclasses.replace(implicit, source=config.root)
     if name in others:
         return known[name]
-    there_are = f"there are {', '.join(others)}" if others else "none is registered; `annai collection add` does that"
+    there_are = (
+        f"registered: {', '.join(others)}" if others else "none is registered; add one with `annai collection add`"
+    )
     raise CollectionError(f"There is no collection {name!r}; {there_are}.")
 
 
 def is_here(store: Store, collection: Collection) -> bool:
-    """Whether this machine has the collection's files; others may, where they share the index."""
+    """Whether this machine has the collection's files; in a shared index another machine may have them."""
     return not store.shared or collection.source.is_dir()
 
 
 def here(store: Store, config: Config) -> list[str] | None:
-    """The names of the collections whose files this machine has; None for all, in an index of its own."""
+    """The names of the collections whose files this machine has; None means all."""
     if not store.shared:
         return None
-    # Read once: another machine may register the first one between two looks.
+    # Read once: another machine may register the first one in between.
     known = {each.name: each for each in store.collections()}
     named = [each for name, each in known.items() if NAME.fullmatch(name) and name != IMPLICIT_COLLECTION]
     implicit = known.get(IMPLICIT_COLLECTION, Collection(IMPLICIT_COLLECTION, config.root))
@@ -72,19 +74,21 @@ def sources(store: Store, config: Config) -> dict[str, Path]:
     return {IMPLICIT_COLLECTION: config.root} | {each.name: each.source for each in registered(store)}
 
 
-def add(store: Store, name: str, description: str, source: Path) -> Collection:
+def add(store: Store, name: str, source: Path, description: str = "") -> Collection:
     """Register a directory."""
     if not NAME.fullmatch(name):
-        raise CollectionError(f"{name!r} is not a name for a collection; use 1 to 64 of the letters A-Z a-z 0-9 _ -.")
+        raise CollectionError(
+            f"{name!r} is not a valid collection name; use 1 to 64 of the characters A-Z a-z 0-9 _ -."
+        )
     if name in RESERVED:
-        raise CollectionError(f"{name!r} is a name that annai uses itself; choose another.")
+        raise CollectionError(f"annai uses the name {name!r} itself; choose another.")
     if any(each.name == name for each in registered(store)):
         raise CollectionError(
-            f"There is a collection {name!r} already; change it with `annai collection update -n {name}`."
+            f"The collection {name!r} already exists; change it with `annai collection update -n {name}`."
         )
     collection = Collection(name, _directory(source), description)
     store.save_collection(collection)
-    # The root itself is a collection only while there is no other.
+    # The root is a collection only while no other is registered.
     store.delete_collection(IMPLICIT_COLLECTION)
     return collection
 
@@ -98,9 +102,9 @@ def update(
     source: Path | None = None,
     enabled: bool | None = None,
 ) -> Collection:
-    """Change what is given, keep the rest; a new source is compared with the index at the next search or import."""
+    """Change what is given and keep the rest; the next search or import compares a new source with the index."""
     if name == IMPLICIT_COLLECTION:
-        raise CollectionError(f"{name!r} is the project itself; `annai collection add` registers a directory.")
+        raise CollectionError(f"{name!r} is the project itself; `annai collection add` registers a folder.")
     old = find(store, config, name)
     new = dataclasses.replace(
         old,
@@ -113,7 +117,7 @@ def update(
 
 
 def delete(store: Store, config: Config, name: str) -> None:
-    """Forget a collection and everything indexed from it; the files themselves stay."""
+    """Delete a collection and everything indexed from it; the files themselves stay."""
     find(store, config, name)
     store.delete_collection(name + STAGING_SUFFIX)
     store.delete_collection(name)
@@ -121,5 +125,5 @@ def delete(store: Store, config: Config, name: str) -> None:
 
 def _directory(source: Path) -> Path:
     if not source.expanduser().is_dir():
-        raise CollectionError(f"There is no directory {source}; name an existing one with --source.")
+        raise CollectionError(f"There is no folder {source}; name an existing one with --source.")
     return source.expanduser().resolve()

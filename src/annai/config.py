@@ -1,17 +1,16 @@
-"""What does the user want? Find the settings, read them, check them, and hand out one frozen `Config`.
+"""What did the user set? Find the settings, read them, check them, and return one frozen `Config`.
 
 `settings.py` is the table of what can be set. No other module reads the environment for settings.
 """
 
 import dataclasses
-import difflib
 import os
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 from annai.errors import ConfigError
 from annai.settings import (
@@ -32,6 +31,7 @@ from annai.settings import (
     Watcher,
     Worker,
 )
+from annai.values import TypeHint, decode, suggest
 
 CONFIG_NAME = "annai.toml"
 STATE_FOLDER = ".annai"
@@ -48,9 +48,9 @@ class Config:
     file: Path | None = None
     """The file the settings came from, if any."""
     named: bool = False
-    """Whether the user named the folder, by option or by config: only then may it be the home folder."""
+    """Whether the user named the folder with --docs-dir: only then may it be the home folder."""
     server_url: str = ""
-    """The server that the user named (--server, ANNAI_SERVER), to be used instead of the project's own."""
+    """The server that the user named (--server, ANNAI_SERVER), used instead of the project's own."""
     project: Project = field(default_factory=Project)
     database: Database = field(default_factory=Database)
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -75,14 +75,14 @@ class Config:
 
     @property
     def database_path(self) -> Path:
-        """Where the index file is; one that stands beside another engine has that engine's name in its own."""
+        """The index file; beside another engine, that engine's name is part of its name."""
         path = self.root / self.database.path
         beside = self.store.engine in ("lancedb", "chroma", "qdrant")
         return path.with_name(f"{path.stem}.{self.store.engine}{path.suffix}") if beside else path
 
     @property
     def state_folder(self) -> Path:
-        """Where the project's own files are: the index, the pid file, the log."""
+        """The folder of annai's own files: the index, the pid file, the log."""
         return self.root / STATE_FOLDER
 
     @property
@@ -114,7 +114,7 @@ def load_config(
     """Find and read the settings.
 
     A file named by `config` or by ANNAI_CONFIG is taken as it is. Otherwise `docs_dir`, or the folder found by
-    walking up from `start`, is the project. Raises `ConfigError` for anything that is not understood.
+    walking up from `start`, is the project. Raises `ConfigError` for anything it does not understand.
     """
     if config is None and environment.get(CONFIG_VARIABLE):
         config = Path(environment[CONFIG_VARIABLE])
@@ -123,7 +123,7 @@ def load_config(
     found: tuple[Path, Path | None]
     if config is not None:
         if not config.is_file():
-            raise ConfigError(f"There is no config file {config}; `annai init` writes one.")
+            raise ConfigError(f"There is no settings file {config}; `annai init` writes one.")
         found = config.resolve().parent, config.resolve()
     elif docs_dir is not None:
         found = docs_dir.resolve(), _config_file(docs_dir.resolve())
@@ -151,7 +151,7 @@ def load_config(
 
 
 def override(config: Config, section: str, **values: object) -> Config:
-    """The same settings with some values of one section replaced, checked as if they stood in the file.
+    """The same settings with some values of one section replaced, checked like those of the file.
 
     A value of None leaves the setting as it is.
     """
@@ -193,7 +193,7 @@ def _find_project(start: Path) -> tuple[Path, Path | None]:
     for folder in (start, *start.parents):
         if file := _config_file(folder):
             return folder, file
-        # An index left in the home folder must not draw in every folder below it.
+        # An index in the home folder must not make every folder below it part of one project.
         if (folder / STATE_FOLDER).is_dir() and folder not in (home, Path(folder.anchor)):
             return folder, None
     return start, None
@@ -234,9 +234,9 @@ def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
             result[name] = _checked_collections(values, file)
             continue
         if name not in SECTIONS:
-            raise ConfigError(f"{file}: unknown section [{name}]{_suggest(name, SECTIONS)}")
+            raise ConfigError(f"{file}: unknown section [{name}]; {suggest(name, SECTIONS)}")
         if not isinstance(values, dict):
-            raise ConfigError(f"{file}: {name} must be a section: write [{name}] on a line of its own.")
+            raise ConfigError(f"{file}: {name} must be a section: write [{name}] on its own line.")
         result[name] = _check_section(name, values, str(file))
     return result
 
@@ -251,7 +251,7 @@ def _checked_collections(table: object, file: Path) -> dict[str, Embedding]:
 
 
 def _with_model_folders(config: Config, folder: Path) -> Config:
-    """Models that are folders beside the config file, with their whole paths."""
+    """Models that are folders beside the config file, with absolute paths."""
 
     def placed(settings: Any) -> Any:  # noqa: ANN401 - any settings with a model
         path = folder / Path(settings.model).expanduser()
@@ -265,42 +265,13 @@ def _with_model_folders(config: Config, folder: Path) -> Config:
     )
 
 
-def _check_section(name: str, values: Mapping[str, Any], origin: str) -> Any:  # noqa: ANN401 - one of SECTIONS
-    section = SECTIONS[name]
-    known = {item.name: item for item in fields(section)}
-    types = get_type_hints(section)
+def _check_section(name: str, values: Mapping[str, object], origin: str) -> Any:  # noqa: ANN401 - one of SECTIONS
+    known = {item.name: item for item in fields(SECTIONS[name])}
     checked = {}
     for key, value in values.items():
         if key not in known:
-            raise ConfigError(f"{origin}: unknown key {name}.{key}{_suggest(key, known)}")
-        checked[key] = _check_value(f"{origin}: {name}.{key}", value, types[key], known[key].metadata)
-    return section(**checked)
-
-
-def _check_value(where: str, value: object, kind: Any, metadata: Mapping[str, Any]) -> object:  # noqa: ANN401 - a type
-    """The value as the setting's type, or an error that says what is allowed."""
-    if get_origin(kind) is tuple:
-        item = get_args(kind)[0]
-        if not isinstance(value, list | tuple):
-            raise ConfigError(f"{where} must be a list of {_type_name(item)}, not {value!r}.")
-        return tuple(_check_value(where, each, item, metadata) for each in value)
-    # bool is an int to Python, and an int is good enough where a float is asked for.
-    fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
-    if not fits:
-        raise ConfigError(f"{where} must be {_type_name(kind)}, not {value!r}.")
-    if metadata["choices"] and value not in metadata["choices"]:
-        raise ConfigError(f"{where} must be one of {', '.join(metadata['choices'])}, not {value!r}.")
-    minimum, maximum = metadata["minimum"], metadata["maximum"]
-    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
-        bounds = f"at least {minimum}" if maximum is None else f"between {minimum} and {maximum}"
-        raise ConfigError(f"{where} must be {bounds}, not {value!r}.")
-    return value
-
-
-def _type_name(kind: type) -> str:
-    return {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}[kind]
-
-
-def _suggest(name: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}."
+            raise ConfigError(f"{origin}: unknown key {name}.{key}; {suggest(key, known)}")
+        item = known[key]
+        hint: TypeHint = item.type
+        checked[key] = decode(hint, value, f"{origin}: {name}.{key}", limits=item.metadata["limits"], error=ConfigError)
+    return SECTIONS[name](**checked)

@@ -1,4 +1,4 @@
-"""What can be done with a project? The one object that the interfaces use: it opens the parts and joins them."""
+"""How does a project work in this process? The engine opens store, embedders and indexer, and joins them."""
 
 import dataclasses
 import threading
@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Unpack
 
 from annai import collection as collections
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
-from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound
-from annai.indexing.indexer import MOST_PENDING, Indexer, Outcomes
+from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound, QueryError, StoreFull
+from annai.indexing.indexer import MAX_PENDING, Indexer, Outcomes
 from annai.indexing.lock import IndexLock
-from annai.project import Confirm, Progress
+from annai.project import Confirm, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
-from annai.searching.fusion import arranged, fused, reranked
-from annai.searching.references import Part, locate, parts_under
+from annai.searching.fusion import fuse, limit_and_sort, rerank
+from annai.searching.query import check_query, make_query
+from annai.searching.references import Part, find_parts, locate
 from annai.searching.search import search
 from annai.settings import Embedding
 from annai.stores.base import Store, load_store
@@ -30,44 +30,50 @@ from annai.types import (
     Collection,
     CollectionStatus,
     Document,
+    Freshness,
     ImportMode,
     ImportSummary,
     Query,
+    QueryOptions,
     Request,
     RequestStatus,
     Selection,
     Status,
 )
 
-PATIENCE = 2.0
-"""Seconds that a search waits for files that another process is indexing, or a server at work on many."""
+SEARCH_WAIT_SECONDS = 2.0
+"""How long a search waits for files that another process, or this server's worker, is indexing."""
 
-LONG_PATIENCE = 30.0
-"""Seconds that an import waits for its turn."""
+IMPORT_WAIT_SECONDS = 30.0
+"""How long an import waits for another process that is indexing."""
 
 POLL_SECONDS = 0.02
-SHOWN_ERRORS = SHOWN_FILES = 5
+
+MOST_REQUESTS = 1000
+"""Lines of the queue that one call returns."""
+
+STATUS_ERRORS = STATUS_FILES = 5
 
 
-class Engine:
-    """A project, opened in this process: it keeps the contract `Project`. Several threads may use it at once."""
+class Engine(Project):
+    """A project, opened in this process."""
 
     def __init__(self, config: Config) -> None:
         check_root(config)
         self.config = config
         self.store: Store = load_store(config)
         self.lock = self._lock("lock")
-        """Who has it indexes."""
+        """Its holder indexes."""
         self.keeper = self._lock("keeper")
-        """Who has it watches the files, and indexes them as they change."""
+        """Its holder watches the files, and indexes them as they change."""
         self._embedders: dict[Embedding, Embedder] = {}
         self._embedders_lock = threading.Lock()
         self.wake: Callable[[], None] | None = None
-        """Calls the worker that keeps the index fresh in this process, if there is one."""
+        """Wakes the worker that keeps the index fresh in this process, if there is one."""
 
     def _lock(self, kind: str) -> IndexLock:
         path = self.config.database_path
-        # What only this process sees, or what machines share, is not guarded by a file.
+        # An index in memory, or one that machines share, is not guarded by a lock file.
         alone = self.store.shared or self.config.store.engine == "memory"
         return IndexLock(None if alone else path.with_name(f"{path.name}.{kind}"))
 
@@ -78,7 +84,7 @@ class Engine:
 
     @cached_property
     def embedder(self) -> Embedder:
-        """The project's own; made when something is embedded for the first time."""
+        """The project's own embedder, created when it is first needed."""
         return self._embedder_with(self.config.embedding)
 
     def embedder_of(self, collection: str) -> Embedder:
@@ -87,7 +93,7 @@ class Engine:
         return self.embedder if settings == self.config.embedding else self._embedder_with(settings)
 
     def _embedder_with(self, settings: Embedding) -> Embedder:
-        """The one embedder with these settings, however many threads ask: a model must not be in memory twice."""
+        """The embedder with these settings: one for all threads, since a model must not be in memory twice."""
         remembers = self.config.store.engine != "memory" and not self.read_only
         cache = self.config.database_path.with_name(CACHE_NAME) if remembers else None
         with self._embedders_lock:
@@ -109,16 +115,15 @@ class Engine:
         """The registered collections, ordered by name."""
         return collections.registered(self.store)
 
-    def add_collection(self, name: str, description: str, source: Path) -> Collection:
+    def add_collection(self, name: str, source: Path, description: str = "") -> Collection:
         """Register a directory."""
-        added = collections.add(self.store, name, description, source)
-        self._call_worker()
+        added = collections.add(self.store, name, source, description)
+        self._wake_worker()
         return added
 
     def update_collection(
         self,
         name: str,
-        *,
         description: str | None = None,
         source: Path | None = None,
         enabled: bool | None = None,
@@ -127,20 +132,20 @@ class Engine:
         changed = collections.update(
             self.store, self.config, name, description=description, source=source, enabled=enabled
         )
-        self._call_worker()
+        self._wake_worker()
         return changed
 
     def delete_collection(self, name: str) -> None:
-        """Forget a collection and all its data."""
+        """Delete a collection and everything indexed from it; the files themselves stay."""
         collections.delete(self.store, self.config, name)
-        self._call_worker()
+        self._wake_worker()
 
     # Indexing
 
     def import_collection(
         self, name: str = "", mode: ImportMode = "update", *, progress: Progress | None = None
     ) -> ImportSummary:
-        """Index one collection: all of it anew, or what changed; with no name, the project's only one."""
+        """Index one collection: all of it, or what changed. Without a name, the project's only one."""
         candidates = collections.searchable(self.store, self.config, (name,) if name else ())
         if len(candidates) > 1:
             names = ", ".join(each.name for each in candidates)
@@ -148,73 +153,82 @@ class Engine:
         (collection,) = candidates
         if mode == "new" and self.store.statistics(collection.name).documents:
             raise CollectionError(
-                f"The collection {collection.name!r} has data already; "
-                "`-m update` brings it up to date, `-m replace` builds it anew."
+                f"The collection {collection.name!r} already has data; "
+                "`-m update` brings it up to date, `-m replace` rebuilds it."
             )
         if mode == "replace":
-            with self._turn():
+            with self._index_lock():
                 return _summary(self._indexer.replace(collection, progress=progress))
-        return self._bring_up_to_date([(collection, None)], progress=progress)
+        return self._update([(collection, None)], progress=progress)
 
     def rebuild(
-        self, paths: Sequence[str] = (), *, force: bool = False, progress: Progress | None = None
+        self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
     ) -> ImportSummary:
         """Index again what lies under these paths, and wait until it is done."""
-        return self._bring_up_to_date(parts_under(self.store, self.config, paths), force=force, progress=progress)
+        return self._update(find_parts(self.store, self.config, paths), force=force, progress=progress)
 
-    def request_index(self, path: str, *, force: bool = False) -> list[Request]:
-        """Put what lies under a path into the queue, and return without waiting."""
+    def request_index(self, path: str, force: bool = False) -> list[Request]:
+        """Queue what lies under a path, and return without waiting."""
         numbers = {
             number
-            for collection, only in parts_under(self.store, self.config, [path])
+            for collection, only in find_parts(self.store, self.config, [path])
             for number in self._indexer.request(collection, only, force=force)[0]
         }
-        self._call_worker()
-        return [each for each in self.store.requests.latest(limit=MOST_PENDING) if each.id in numbers]
+        self._wake_worker()
+        return [each for each in self.store.requests.latest(limit=MAX_PENDING) if each.id in numbers]
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
-    ) -> int:
+    ) -> Freshness:
         """Bring everything that a search of these collections looks at up to date with the disk."""
-        for collection in collections.searchable(self.store, self.config, names):
-            if collections.is_here(self.store, collection):
-                self._indexer.request(collection, confirm=confirm)
-        if self.wake is None:
-            self.process_queue(patience=PATIENCE, progress=progress)
-        else:
-            self._leave_to_the_worker()
-        return self.store.requests.due()
+        searched = collections.searchable(self.store, self.config, names)
+        if self.read_only:
+            return Freshness(problem="The index cannot be written here; answers may be out of date.")
+        try:
+            for collection in searched:
+                if collections.is_here(self.store, collection):
+                    self._indexer.request(collection, confirm=confirm)
+            if self.wake is None:
+                self.process_queue(timeout=SEARCH_WAIT_SECONDS, progress=progress)
+            else:
+                self._wait_for_worker()
+        except StoreFull as error:
+            # What was indexed before can be searched all the same.
+            if not any(self.store.statistics(collection.name).documents for collection in searched):
+                raise
+            return Freshness(problem=f"{error} Until then answers may be out of date.")
+        return Freshness(self.store.requests.due())
 
-    def _call_worker(self) -> None:
+    def _wake_worker(self) -> None:
         if self.wake is not None:
             self.wake()
 
-    def _leave_to_the_worker(self) -> None:
-        """Wait, but not for long: what it has to do may be much, and searches must not."""
-        deadline = time.monotonic() + PATIENCE
-        self._call_worker()
+    def _wait_for_worker(self) -> None:
+        """Wake the worker and wait for it, but not for long: it may have much more to do."""
+        deadline = time.monotonic() + SEARCH_WAIT_SECONDS
+        self._wake_worker()
         while self.store.requests.due() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
 
-    def queue_changes(self, name: str, only: Sequence[str] | None = None, *, again: bool = True) -> None:
+    def queue_changes(self, name: str, only: Sequence[str] | None = None, *, retry_failed: bool = True) -> None:
         """Queue what changed in a collection, in all of it or under some of its paths."""
-        self._indexer.request(collections.find(self.store, self.config, name), only, again=again)
+        self._indexer.request(collections.find(self.store, self.config, name), only, retry_failed=retry_failed)
 
     def process_queue(
-        self, *, patience: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
+        self, *, timeout: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
     ) -> Outcomes:
-        """Work off what is due in the queue, and tell what came of it.
+        """Index what is due in the queue, and return what became of each file.
 
-        Where another process or thread is at it, wait so many seconds for it to be done.
+        If another process or thread is indexing, wait this many seconds for it.
         """
         outcomes: Outcomes = Counter()
-        deadline, total = time.monotonic() + patience, 0
+        deadline, total = time.monotonic() + timeout, 0
         here = collections.here(self.store, self.config)
         while not stop() and (due := self.store.requests.due(here)):
             total = max(total, outcomes.total() + due)
             if progress:
                 progress(total - due, total)
-            with self.lock.turn(patience=POLL_SECONDS) as mine:
+            with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
                 done = self._step(stop) if mine else None
             outcomes += done or Counter()
             if not mine or (done is None and self.store.shared):
@@ -223,71 +237,82 @@ class Engine:
                 time.sleep(POLL_SECONDS if mine else 0)
         if progress and total:
             progress(total, total)
-        self._indexer.tell_times()
+        self._indexer.log_times()
         return outcomes
 
     def _step(self, stop: Callable[[], bool]) -> Outcomes | None:
-        """Index the oldest requests; if there are none, what a process that died left half done waits again."""
+        """Index the oldest requests; if there are none, requeue what a process that died left unfinished."""
         outcomes = self._indexer.step(stop)
         if outcomes is None:
             self.store.requests.recover()
         return outcomes
 
     def alone(self) -> AbstractContextManager[None]:
-        """A block within which no other process or thread indexes; `IndexBusy` if one does not come to an end."""
-        return self._turn()
+        """A block within which nobody else indexes; raises `IndexBusy` if another process does not finish in time."""
+        return self._index_lock()
 
     def restore(self, name: str, document: Document) -> None:
         """Index a document once more from the text that the index itself holds."""
         self._indexer.restore(collections.find(self.store, self.config, name), document)
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Have the index alone."""
-        with self.lock.turn(patience=LONG_PATIENCE) as mine:
+    def _index_lock(self) -> Iterator[None]:
+        """Hold the index lock within the block."""
+        with self.lock.exclusive(timeout=IMPORT_WAIT_SECONDS) as mine:
             if not mine:
-                raise IndexBusy("Another process is indexing this project; try again when it is done.")
+                raise IndexBusy("Another process is indexing this project; try again when it has finished.")
             yield
 
-    def _bring_up_to_date(
+    def _update(
         self,
         parts: Sequence[Part],
         *,
         force: bool = False,
         progress: Progress | None = None,
     ) -> ImportSummary:
-        """Queue what changed in parts of collections, and work it off alone."""
-        with self._turn():
+        """Queue what changed in parts of collections, and index it while nobody else does."""
+        with self._index_lock():
             unchanged = 0
             for collection, only in parts:
                 unchanged += self._indexer.request(collection, only, force=force)[1]
-            outcomes = self.process_queue(patience=LONG_PATIENCE, progress=progress)
+            outcomes = self.process_queue(timeout=IMPORT_WAIT_SECONDS, progress=progress)
         return _summary(outcomes, unchanged)
 
     # Searching
 
-    def search(self, query: Query) -> Answer:
-        """Answer a question from the index as it is; `refresh` first to have it up to date."""
-        searched = collections.searchable(self.store, self.config, query.where.collections)
+    def search(
+        self,
+        query: Query | str,
+        *,
+        refresh: bool = True,
+        progress: Progress | None = None,
+        confirm: Confirm | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> Answer:
+        """Answer a question from an index that is up to date, or with `refresh=False` from the index as it is."""
+        query = make_query(query, self.config.search, **options) if isinstance(query, str) else query
+        check_query(query)
+        names = query.where.collections
+        freshness = self.refresh(names, progress=progress, confirm=confirm) if refresh else Freshness()
+        searched = collections.searchable(self.store, self.config, names)
         if query.mode != "keyword":
             for collection in searched:
                 self._indexer.check_embedder(collection)
-        names = tuple(collection.name for collection in searched)
-        where = dataclasses.replace(query.where, collections=names)
+        where = dataclasses.replace(query.where, collections=tuple(collection.name for collection in searched))
         answer = self._answer(dataclasses.replace(query, where=where))
-        if not answer.results and not any(self.store.states(name) for name in names):
+        if not answer.results and not any(self.store.states(collection.name) for collection in searched):
             sources = ", ".join(str(collection.source) for collection in searched)
             raise NotFound(
                 f"There are no documents in {sources}; annai looks for {', '.join(self.config.files.include)} "
                 "(files.include in annai.toml)."
             )
-        return answer
+        return dataclasses.replace(answer, freshness=freshness, sources=self.sources())
 
     def _answer(self, query: Query) -> Answer:
-        """Search the collections, those of each embedder by themselves, and make one answer of what they give."""
+        """Search the collections, grouped by embedder, and join the results in one answer."""
         groups: dict[str, list[str]] = {}
         for name in query.where.collections:
-            # Words are compared without an embedder.
+            # A keyword search needs no embedder.
             identity = "" if query.mode == "keyword" else self.embedder_of(name).identity
             groups.setdefault(identity, []).append(name)
         reranker = self._reranker
@@ -299,19 +324,19 @@ class Engine:
             where = dataclasses.replace(query.where, collections=tuple(names))
             asked = dataclasses.replace(query, where=where, limit=limit, sort="score")
             answers.append(search(self.store, self.embedder_of(names[0]), asked))
-        answer = fused(answers)
+        answer = fuse(answers)
         if reranker and answer.results:
-            answer = reranked(answer, reranker, self.config.rerank)
-        return arranged(answer, query)
+            answer = rerank(answer, reranker, self.config.rerank)
+        return limit_and_sort(answer, query)
 
     def locate(self, reference: str) -> Selection:
         """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
         return locate(self.store, self.config, reference)
 
-    # Telling
+    # Status
 
     def status(self, name: str = "") -> Status:
-        """How the project stands, or one collection of it."""
+        """The state of the project, or of one collection."""
         if name:
             shown = [collections.find(self.store, self.config, name)]
         else:
@@ -324,13 +349,16 @@ class Engine:
             collections=tuple(self._collection_status(collection) for collection in shown),
             requests=self.store.requests.counts(),
             indexing=tuple(
-                f"{each.collection}:{each.path}" for each in self.store.requests.latest("processing", limit=SHOWN_FILES)
+                f"{each.collection}:{each.path}"
+                for each in self.store.requests.latest("processing", limit=STATUS_FILES)
             ),
             errors=tuple(self._latest_errors()),
         )
 
     def requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
         """The queue, newest first."""
+        if not 1 <= limit <= MOST_REQUESTS:
+            raise QueryError(f"limit must be between 1 and {MOST_REQUESTS:,}, not {limit}.")
         return self.store.requests.latest(status, collection, limit)
 
     def sources(self) -> dict[str, Path]:
@@ -343,8 +371,8 @@ class Engine:
 
     def _latest_errors(self) -> list[Request]:
         requests = self.store.requests
-        found = [*requests.latest("failed", limit=SHOWN_ERRORS), *requests.latest("pending", limit=SHOWN_ERRORS)]
-        return sorted((each for each in found if each.error), key=lambda each: -each.id)[:SHOWN_ERRORS]
+        found = [*requests.latest("failed", limit=STATUS_ERRORS), *requests.latest("pending", limit=STATUS_ERRORS)]
+        return sorted((each for each in found if each.error), key=lambda each: -each.id)[:STATUS_ERRORS]
 
     def _collection_status(self, collection: Collection) -> CollectionStatus:
         problems = [state for state in self.store.states(collection.name).values() if state.problem]
@@ -353,20 +381,12 @@ class Engine:
         )
 
     def close(self) -> None:
-        """Let go of the index and of the models."""
+        """Release the index and the models."""
         for embedder in self._embedders.values():
             embedder.close()
         if reranker := self.__dict__.get("_reranker"):
             reranker.close()
         self.store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _summary(outcomes: Outcomes, unchanged: int = 0) -> ImportSummary:
@@ -378,10 +398,10 @@ def _summary(outcomes: Outcomes, unchanged: int = 0) -> ImportSummary:
 
 
 def check_root(config: Config) -> None:
-    """The home folder and the root of the file system are indexed only when the user says so."""
+    """Refuse to index the home folder or the whole file system unless the user names it."""
     for folder, name in ((Path.home(), "your home folder"), (Path(config.root.anchor), "the whole file system")):
         if config.root == folder.resolve() and not config.named:
             raise ConfigError(
-                f"This is {name}, which annai does not index by itself; go to a folder of documents, "
+                f"This is {name}, which annai does not index on its own; change to a folder of documents, "
                 f"or name this one with --docs-dir {config.root}."
             )

@@ -1,23 +1,23 @@
 """What can go wrong, and what should the user do next?
 
-Every error that annai raises on purpose is an `AnnaiError`, and its message is a sentence a user can act on:
+Every error that annai raises on purpose is an `AnnaiError`. Its message says what is wrong and what to do next:
 
     AnnaiError
     ├── ConfigError           a setting is unknown, of the wrong type or out of bounds
-    ├── CollectionError       a collection's name, directory or state stands in the way
-    ├── ReadError             one file could not become a document
-    │   ├── SkippedFile       it is not meant to: binary, or over the size limit
-    │   └── UnreadableFile    it is, but reading failed this time
+    ├── CollectionError       a collection's name, folder or state does not allow this
+    ├── ReadError             a file could not be read as a document
+    │   ├── SkippedFile       it is not a document: binary, or over the size limit
+    │   └── UnreadableFile    it may be one, but reading it failed this time
     ├── StoreError            the index could not be opened, read or written
-    │   ├── NotAnIndex        the file is something else, or damaged
+    │   ├── NotAnIndex        the file is not an annai index, or it is damaged
     │   ├── NewerIndex        a newer annai wrote it
     │   ├── StoreFull         the disk is full
     │   ├── StoreReadOnly     the index or its folder cannot be written
     │   └── IndexBusy         another process is indexing
-    ├── EmbedderError         texts could not be turned into vectors
+    ├── EmbedderError         texts could not be embedded
     │   └── EmbedderMismatch  the index was built with another embedder
-    ├── RerankerError         results could not be ordered anew
-    ├── QueryError            the query or one of its options makes no sense
+    ├── RerankerError         results could not be reranked
+    ├── QueryError            the query or one of its options is not valid
     ├── NotFound              there is no such document or section
     └── ServerError           a server could not be started, reached or stopped
 """
@@ -32,19 +32,19 @@ class ConfigError(AnnaiError):
 
 
 class CollectionError(AnnaiError):
-    """A collection's name, directory or state stands in the way."""
+    """A collection's name, folder or state does not allow this."""
 
 
 class ReadError(AnnaiError):
-    """One file could not become a document; the others go on."""
+    """A file could not be read as a document; indexing continues with the others."""
 
 
 class SkippedFile(ReadError):
-    """The file is not meant to be a document: binary, or over the size limit."""
+    """The file is not a document: it is binary, or over the size limit."""
 
 
 class UnreadableFile(ReadError):
-    """The file should be a document, but reading it failed this time."""
+    """The file may be a document, but reading it failed this time."""
 
 
 class StoreError(AnnaiError):
@@ -60,7 +60,7 @@ class NewerIndex(StoreError):
 
 
 class StoreFull(StoreError):
-    """There is no space left where the index lives."""
+    """There is no space left for the index."""
 
 
 class StoreReadOnly(StoreError):
@@ -68,23 +68,23 @@ class StoreReadOnly(StoreError):
 
 
 class IndexBusy(StoreError):
-    """Another process is indexing and does not come to an end."""
+    """Another process is indexing and did not finish in time."""
 
 
 class EmbedderError(AnnaiError):
-    """Texts could not be turned into vectors."""
+    """Texts could not be embedded."""
 
 
 class EmbedderMismatch(EmbedderError):
-    """The index was built with another embedder than the one configured now."""
+    """The index was built with a different embedder from the one in the settings."""
 
 
 class RerankerError(AnnaiError):
-    """Results could not be ordered anew."""
+    """Results could not be reranked."""
 
 
 class QueryError(AnnaiError):
-    """The query or one of its options makes no sense."""
+    """The query or one of its options is not valid."""
 
 
 class NotFound(AnnaiError):

@@ -1,17 +1,40 @@
 """How is a project opened? Through its server if one runs, else in this process; each way loads only what it needs."""
 
+import dataclasses
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from annai.config import Config
+from annai.config import Config, load_config
 from annai.project import Project
 
 if TYPE_CHECKING:
     from annai.serving.pidfile import ServerRecord
 
+AUTO = "auto"
+
+
+def open(  # noqa: A001 - `annai.open`, as webbrowser.open and gzip.open
+    folder: str | os.PathLike[str] = ".",
+    *,
+    config: str | os.PathLike[str] | None = None,
+    server: str | None = AUTO,
+) -> Project:
+    """Open a project.
+
+    `"."`, the default, is the project around the current folder, found as the command line finds it. Any other folder
+    is searched by itself, as with `--docs-dir`. `config` names a settings file. With `server="auto"` the project's
+    server is used if it runs; a URL names another server, and `None` opens the project in this process.
+    """
+    named = None if os.fspath(folder) == "." else Path(folder)
+    settings = load_config(config=None if config is None else Path(config), docs_dir=named)
+    if server is None:
+        return _open_here(settings)
+    return open_project(settings if server == AUTO else dataclasses.replace(settings, server_url=server))
+
 
 def open_project(config: Config) -> Project:
     """Open the project: through the server that was named, through its own if that runs, else in this process."""
-    # Each way loads only what it needs: that is most of the time that a short command takes.
     if config.server_url:
         from annai.serving.client import Client
 
@@ -21,9 +44,7 @@ def open_project(config: Config) -> Project:
         from annai.serving.pidfile import read_token
 
         return Client(record.url, token=read_token(config))
-    from annai.engine import Engine
-
-    return Engine(config)
+    return _open_here(config)
 
 
 def own_server(config: Config) -> "ServerRecord | None":
@@ -34,3 +55,9 @@ def own_server(config: Config) -> "ServerRecord | None":
 
     record = running(config)
     return record if record and record.database == str(config.database_path) else None
+
+
+def _open_here(config: Config) -> Project:
+    from annai.engine import Engine
+
+    return Engine(config)

@@ -1,16 +1,24 @@
-"""What can be done with a project? The contract that the engine keeps in this process and the client over the wire."""
+"""What can be done with a project? The contract that the engine keeps in this process and the client over the wire.
 
+The operations are listed here and nowhere else: `OPERATIONS` tells the server which calls to answer, and the client
+how to make them.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Self, TypeVar, Unpack
 
 from annai.types import (
     Answer,
     Collection,
+    Freshness,
     ImportMode,
     ImportSummary,
     Query,
+    QueryOptions,
     Request,
     RequestStatus,
     Selection,
@@ -23,99 +31,163 @@ Progress = Callable[[int, int], None]
 Confirm = Callable[[int, float], bool]
 """Asked before a large first index, with the number of files and the seconds it may take."""
 
+LOCAL_PARAMETERS = frozenset({"progress", "confirm"})
+"""Parameters that are functions of the caller's: they do not travel."""
 
-class Project(Protocol):
-    """A project, opened. Close it, or use it in a `with` block.
+Duration = Literal["short", "waiting", "long"]
+"""How long an operation may take: it answers at once, waits for the indexing to let it, or indexes for minutes."""
+
+Method = TypeVar("Method", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something that can be done with a project, here and over the wire."""
+
+    name: str
+    """The name of the call over the wire."""
+    method: Callable[..., object]
+    """The method of `Project`."""
+    duration: Duration
+
+
+OPERATIONS: dict[str, Operation] = {}
+"""Every operation that travels as it is, by the name of its call; the others are written out where they differ."""
+
+
+def operation(name: str, duration: Duration = "short") -> Callable[[Method], Method]:
+    """Note a method of `Project` as an operation."""
+
+    def note(method: Method) -> Method:
+        OPERATIONS[name] = Operation(name, method, duration)
+        return method
+
+    return note
+
+
+class Project(ABC):
+    """A project, opened. Close it, or use it in a `with` block. Several threads may use it at once.
 
     Every error is an `AnnaiError` whose message says what to do, the same in this process and over the wire.
     """
 
-    @property
-    def read_only(self) -> bool:
-        """Whether the index can only be searched."""
-        ...
+    # Searching
 
+    @abstractmethod
+    def search(
+        self,
+        query: Query | str,
+        *,
+        refresh: bool = True,
+        progress: Progress | None = None,
+        confirm: Confirm | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> Answer:
+        """Answer a question, given as a `Query` or as a text with options.
+
+        First the index is brought up to date as `refresh` does; with `refresh=False` it is searched as it is.
+        """
+
+    @operation("locate")
+    @abstractmethod
+    def locate(self, reference: str) -> Selection:
+        """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
+
+    # Collections
+
+    @operation("list_collections")
+    @abstractmethod
     def list_collections(self) -> list[Collection]:
         """The registered collections, ordered by name."""
-        ...
 
-    def add_collection(self, name: str, description: str, source: Path) -> Collection:
+    @operation("list_documents")
+    @abstractmethod
+    def document_paths(self, name: str) -> list[str]:
+        """The paths of a collection's documents, in order."""
+
+    @operation("add_collection", "waiting")
+    @abstractmethod
+    def add_collection(self, name: str, source: Path, description: str = "") -> Collection:
         """Register a directory."""
-        ...
 
+    @operation("update_collection", "waiting")
+    @abstractmethod
     def update_collection(
         self,
         name: str,
-        *,
         description: str | None = None,
         source: Path | None = None,
         enabled: bool | None = None,
     ) -> Collection:
         """Change what is given of a collection."""
-        ...
 
+    @operation("delete_collection", "waiting")
+    @abstractmethod
     def delete_collection(self, name: str) -> None:
-        """Forget a collection and all its data."""
-        ...
+        """Delete a collection and everything indexed from it; the files themselves stay."""
 
+    @abstractmethod
+    def sources(self) -> dict[str, Path]:
+        """Where each collection's files are."""
+
+    # Indexing
+
+    @operation("import_collection", "long")
+    @abstractmethod
     def import_collection(
         self, name: str = "", mode: ImportMode = "update", *, progress: Progress | None = None
     ) -> ImportSummary:
-        """Index one collection: all of it anew, or what changed; with no name, the project's only one."""
-        ...
+        """Index one collection: all of it, or what changed. Without a name, the project's only one."""
 
+    @operation("rebuild_index", "long")
+    @abstractmethod
     def rebuild(
-        self, paths: Sequence[str] = (), *, force: bool = False, progress: Progress | None = None
+        self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
     ) -> ImportSummary:
         """Index again what lies under these paths (everything, if none is given), and wait until it is done.
 
         Only what changed, or with `force` all of it. A path is one of a document or folder, as `locate` takes it.
         """
-        ...
 
-    def request_index(self, path: str, *, force: bool = False) -> list[Request]:
-        """Put what lies under a path into the queue, and return without waiting."""
-        ...
+    @operation("index_document", "waiting")
+    @abstractmethod
+    def request_index(self, path: str, force: bool = False) -> list[Request]:
+        """Queue what lies under a path, and return without waiting."""
 
+    @abstractmethod
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
-    ) -> int:
+    ) -> Freshness:
         """Bring everything that a search of these collections looks at up to date with the disk.
 
-        Returns how many files are still waiting: more than 0 only where another process is at it and takes long.
+        It does not wait long for another process that is indexing; the result tells how many files are left, or why
+        the index had to stay as it is.
         """
-        ...
 
-    def search(self, query: Query) -> Answer:
-        """Answer a question from the index as it is; `refresh` first to have it up to date."""
-        ...
+    # Status
 
-    def locate(self, reference: str) -> Selection:
-        """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
-        ...
-
+    @abstractmethod
     def status(self, name: str = "") -> Status:
-        """How the project stands, or one collection of it."""
-        ...
+        """The state of the project, or of one collection."""
 
-    def sources(self) -> dict[str, Path]:
-        """Where each collection's files are."""
-        ...
-
-    def document_paths(self, name: str) -> list[str]:
-        """The paths of a collection's documents, in order."""
-        ...
-
+    @operation("get_requests")
+    @abstractmethod
     def requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
         """The queue, newest first."""
-        ...
 
+    @property
+    @abstractmethod
+    def read_only(self) -> bool:
+        """Whether the index can only be searched."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Let go of the index."""
-        ...
+        """Release the index, the models and the connections."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.close()

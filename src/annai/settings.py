@@ -1,26 +1,36 @@
 """What can be set? The one table of settings.
 
-The loader, the comments that `annai init` writes and the documentation are all made from these dataclasses.
+The loader, the comments that `annai init` writes and docs/settings.md are all generated from these dataclasses.
 """
 
-import dataclasses
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, Literal, TypeVar, cast
+
+from annai.types import Content, Mode
+from annai.values import Limits, choices
+
+T = TypeVar("T")
+
+VectorSpace = Literal["cosine", "ip", "l2"]
+Pooling = Literal["auto", "mean", "cls", "last"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+ListFormat = Literal["table", "json"]
+ColorMode = Literal["auto", "always", "never"]
 
 
 def setting(
-    default: Any,  # noqa: ANN401 - a setting's default is a value of any of the setting types
+    default: T,
     text: str,
     *,
-    choices: tuple[str, ...] = (),
     minimum: float | None = None,
     maximum: float | None = None,
-) -> Any:  # noqa: ANN401 - stands for the field's own type, as dataclasses.field does
-    """A field of a settings section: its default, what it means and what it may be."""
-    metadata = {"text": text, "choices": choices, "minimum": minimum, "maximum": maximum}
-    if isinstance(default, tuple):
-        return field(default_factory=lambda: default, metadata=metadata)
-    return field(default=default, metadata=metadata)
+    choices: tuple[str, ...] = (),
+) -> T:
+    """A field of a settings section: its default, what it means and what it may be, beside what its type says."""
+    metadata = {"text": text, "limits": Limits(minimum, maximum, choices)}
+    made: object = field(default=default, metadata=metadata)
+    # As dataclasses.field does, it stands for a value of the field's own type.
+    return cast(T, made)
 
 
 @dataclass(frozen=True)
@@ -28,14 +38,14 @@ class Project:
     """[project]: which folder is searched."""
 
     root: str = setting("", "The project's folder; empty: the folder of this file.")
-    name: str = setting("", "A name for people; empty: the folder's name.")
+    name: str = setting("", "Display name; empty: the folder's name.")
 
 
 @dataclass(frozen=True)
 class Database:
-    """[database]: where the index lives."""
+    """[database]: where the index is stored."""
 
-    path: str = setting(".annai/index.sqlite", "The index file; relative to the project's root.")
+    path: str = setting(".annai/index.sqlite", "The index file, relative to the project's folder.")
 
 
 @dataclass(frozen=True)
@@ -44,27 +54,25 @@ class StoreSettings:
 
     engine: str = setting(
         "sqlite",
-        "sqlite: one file, nothing to install; lancedb, chroma: vectors in an engine of their own beside it "
-        "(annai[lancedb], annai[chroma]); postgres: one index for many machines (annai[postgres]); qdrant: vectors and "
-        "words in a cluster (annai[qdrant]); memory: nothing is kept.",
+        "sqlite: one file, nothing to install; lancedb: vectors in LanceDB (annai[lancedb]); chroma: vectors in Chroma "
+        "(annai[chroma]); postgres: one index for many machines (annai[postgres]); qdrant: vectors and words in a "
+        "Qdrant cluster (annai[qdrant]); memory: nothing is saved.",
         choices=("sqlite", "lancedb", "chroma", "postgres", "qdrant", "memory"),
     )
     url: str = setting(
         "",
-        "Where the engine is: postgresql://USER@HOST/DATABASE (its password may be in ~/.pgpass), http://HOST:PORT of "
-        "a Chroma server, http://KEY@HOST:PORT of a Qdrant server, a folder or object-store URI of LanceDB; empty: a "
-        "folder beside the index file.",
+        "Where the engine is: postgresql://USER@HOST/DATABASE (the password may be in ~/.pgpass), http://HOST:PORT for "
+        "Chroma, http://KEY@HOST:PORT for Qdrant, a folder or an object-store URI for LanceDB; empty: a folder next to "
+        "the index file.",
     )
-    hnsw_space: str = setting(
-        "cosine", "How HNSW compares vectors; all three order annai's alike.", choices=("cosine", "ip", "l2")
-    )
+    hnsw_space: VectorSpace = setting("cosine", "Distance that HNSW uses; all three give the same order here.")
     hnsw_construction_ef: int = setting(
-        200, "Candidates HNSW looks at for each vector it takes in.", minimum=4, maximum=1000
+        200, "Candidates HNSW considers when it inserts a vector.", minimum=4, maximum=1000
     )
-    hnsw_search_ef: int = setting(100, "Candidates HNSW keeps while it searches, at least.", minimum=1, maximum=1000)
-    hnsw_m: int = setting(16, "Neighbours of each vector in HNSW's graph.", minimum=2, maximum=100)
+    hnsw_search_ef: int = setting(100, "Minimum number of candidates HNSW keeps per search.", minimum=1, maximum=1000)
+    hnsw_m: int = setting(16, "Links per vector in the HNSW graph.", minimum=2, maximum=100)
     lease_seconds: float = setting(
-        30.0, "postgres: after so long without a sign of life a worker's files go to another.", minimum=1, maximum=3600
+        30.0, "postgres: reassign a worker's files after this long without a heartbeat.", minimum=1, maximum=3600
     )
 
 
@@ -74,82 +82,81 @@ class Files:
 
     include: tuple[str, ...] = setting(
         ("**/*.md", "**/*.markdown", "**/*.mdx", "**/*.txt", "**/*.rst"),
-        "Patterns (as in .gitignore) of the files to index.",
+        "Files to index, as .gitignore patterns.",
     )
     exclude: tuple[str, ...] = setting(
         (".*/", "node_modules/", "__pycache__/", "dist/", "build/"),
-        "Patterns (as in .gitignore) of files and folders to leave out; `.*/` is every hidden folder.",
+        "Files and folders to exclude, as .gitignore patterns; `.*/` is every hidden folder.",
     )
-    respect_gitignore: bool = setting(True, "Leave out what .gitignore and .annaiignore files leave out.")
-    max_file_mb: float = setting(10.0, "Files larger than this are skipped.", minimum=0)
+    respect_gitignore: bool = setting(True, "Exclude what .gitignore and .annaiignore files exclude.")
+    max_file_mb: float = setting(10.0, "Skip files larger than this.", minimum=0)
     follow_symlinks: bool = setting(False, "Follow symbolic links that stay inside the collection.")
 
 
 @dataclass(frozen=True)
 class Chunking:
-    """[chunking]: how documents are cut."""
+    """[chunking]: how documents are split."""
 
     strategy: str = setting(
         "sections",
-        "sections: the tree of headings; tokens: windows of equal size; headings: flat, at headings.",
+        "sections: the tree of headings; tokens: windows of equal size; headings: a flat list, split at headings.",
         choices=("sections", "tokens", "headings"),
     )
-    size: int = setting(1024, "Tokens in a window or in a piece of a long section.", minimum=512, maximum=4096)
-    overlap: int = setting(64, "Tokens that neighbouring windows or pieces share.", minimum=0, maximum=2048)
+    size: int = setting(1024, "Tokens per window, or per piece of a long section.", minimum=512, maximum=4096)
+    overlap: int = setting(64, "Tokens shared by neighbouring windows or pieces.", minimum=0, maximum=2048)
     max_tokens: int = setting(
-        512, "Sections over this many tokens are also cut into pieces, none longer than this.", minimum=64
+        512, "Also split sections over this many tokens into pieces, none longer than this.", minimum=64
     )
-    min_tokens: int = setting(100, "Sections under this many tokens stay inside their parent.", minimum=0)
-    max_depth: int = setting(3, "The deepest heading level that makes a section.", minimum=0, maximum=3)
-    max_chars: int = setting(3000, "Longest piece of the headings strategy, in characters.", minimum=100)
-    min_chars: int = setting(50, "Shorter pieces of the headings strategy join their neighbour.", minimum=0)
+    min_tokens: int = setting(100, "Keep sections under this many tokens inside their parent.", minimum=0)
+    max_depth: int = setting(3, "Deepest heading level that starts a section.", minimum=0, maximum=3)
+    max_chars: int = setting(3000, "headings strategy: longest piece, in characters.", minimum=100)
+    min_chars: int = setting(50, "headings strategy: merge shorter pieces into a neighbour.", minimum=0)
     heading_levels: tuple[int, ...] = setting(
-        (1, 2, 3), "Heading levels at which the headings strategy cuts.", minimum=1, maximum=6
+        (1, 2, 3), "headings strategy: heading levels to split at.", minimum=1, maximum=6
     )
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """[embedding]: how texts become vectors; `annai model ls` shows what is known of models."""
+    """[embedding]: how texts become vectors; `annai model ls` lists known models."""
 
     provider: str = setting(
         "static",
-        "static: the bundled model, Japanese and English; sentence-transformers: any model of the hub or a folder "
-        "(annai[local]); onnx: a folder with an ONNX model (annai[onnx]); gemini: Google's service (annai[gemini]); "
-        "openai: any service with OpenAI's interface (OpenAI, Ollama, LM Studio, vLLM, TEI, llama.cpp); "
+        "static: the bundled model, Japanese and English; sentence-transformers: any Hugging Face model, or a folder "
+        "(annai[local]); onnx: a folder with an ONNX model (annai[onnx]); gemini: Google's API (annai[gemini]); "
+        "openai: any OpenAI-compatible API (OpenAI, Ollama, LM Studio, vLLM, TEI, llama.cpp); "
         "use: Google's multilingual sentence encoder (annai[use]); hashing: words only, no model.",
         choices=("static", "sentence-transformers", "onnx", "gemini", "openai", "use", "hashing"),
     )
-    model: str = setting("", "The model's name, or its folder, relative to this file; empty: the provider's own.")
-    dimensions: int = setting(0, "Numbers in a vector; 0: as many as the model gives.", minimum=0, maximum=8192)
+    model: str = setting("", "Model name, or its folder relative to this file; empty: the provider's default.")
+    dimensions: int = setting(0, "Dimensions of a vector; 0: the model's default.", minimum=0, maximum=8192)
     batch_size: int = setting(
-        0, "Texts embedded at once; 0: what suits the provider (32; gemini 100; Apple MPS 1).", minimum=0, maximum=4096
+        0, "Texts per batch; 0: the provider's default (32; gemini 100; Apple MPS 1).", minimum=0, maximum=4096
     )
     max_tokens: int = setting(
-        0, "The longest text the model takes; longer ones are embedded in windows. 0: the model's own.", minimum=0
+        0, "Longest text the model accepts; longer ones are embedded in windows. 0: the model's limit.", minimum=0
     )
-    query_prefix: str = setting("auto", "Put before every query; auto: what the model was trained with.")
-    document_prefix: str = setting("auto", "Put before every document; auto: what the model was trained with.")
-    task_type_query: str = setting("RETRIEVAL_QUERY", "What gemini is told that queries are for.")
-    task_type_document: str = setting("RETRIEVAL_DOCUMENT", "What gemini is told that documents are for.")
+    query_prefix: str = setting("auto", "Text added before every query; auto: what the model was trained with.")
+    document_prefix: str = setting("auto", "Text added before every document; auto: what the model was trained with.")
+    task_type_query: str = setting("RETRIEVAL_QUERY", "gemini: task type sent with queries.")
+    task_type_document: str = setting("RETRIEVAL_DOCUMENT", "gemini: task type sent with documents.")
     device: str = setting("auto", "auto, cpu, cuda, cuda:1 … or mps; auto: CUDA, else Apple MPS, else CPU.")
-    pooling: str = setting(
+    pooling: Pooling = setting(
         "auto",
-        "How onnx makes one vector of a text's many; auto: as the model's folder says, else the mean.",
-        choices=("auto", "mean", "cls", "last"),
+        "onnx: how token vectors become one; auto: as the model's folder says, else the mean.",
     )
     trust_remote_code: bool = setting(
-        False, "Let a model run the Python code that comes with it, as PLaMo does; read that code first."
+        False, "Run the Python code that comes with a model, such as PLaMo's; read it first."
     )
-    base_url: str = setting("", "Where the service is, such as http://localhost:11434/v1; empty: the maker's own.")
+    base_url: str = setting("", "URL of the service, such as http://localhost:11434/v1; empty: the provider's own.")
     api_key_env: str = setting(
         "",
-        "The environment variable that holds the key; empty: OPENAI_API_KEY, or GEMINI_API_KEY or GOOGLE_API_KEY.",
+        "Environment variable with the API key; empty: OPENAI_API_KEY, or GEMINI_API_KEY or GOOGLE_API_KEY.",
     )
-    timeout_seconds: float = setting(60.0, "How long a service may take to answer.", minimum=0.1, maximum=3600)
-    parallel_requests: int = setting(4, "Requests to a service at the same time.", minimum=1, maximum=64)
+    timeout_seconds: float = setting(60.0, "How long to wait for a service to answer.", minimum=0.1, maximum=3600)
+    parallel_requests: int = setting(4, "Concurrent requests to a service.", minimum=1, maximum=64)
     cache_mb: int = setting(
-        500, "Vectors are kept in .annai/embeddings.sqlite, so that no text is embedded twice; 0: not.", minimum=0
+        500, "Size limit of .annai/embeddings.sqlite, the cache of vectors; 0: no cache.", minimum=0
     )
 
 
@@ -157,10 +164,10 @@ class Embedding:
 class Model:
     """[model]: how long a local model stays in memory."""
 
-    auto_unload_minutes: float = setting(10.0, "Let go of a model that was not used for so long; 0: never.", minimum=0)
+    auto_unload_minutes: float = setting(10.0, "Unload the model after this many idle minutes; 0: never.", minimum=0)
     memory_threshold: float = setting(
         0.8,
-        "When more of the machine's memory is in use, let go of a model as soon as it is idle.",
+        "Unload an idle model early when more than this share of the machine's memory is in use.",
         minimum=0,
         maximum=1,
     )
@@ -168,30 +175,32 @@ class Model:
 
 @dataclass(frozen=True)
 class Retry:
-    """[retry]: how often a service that fails is asked again."""
+    """[retry]: how failed requests to a service are retried."""
 
-    max_retries: int = setting(3, "Further attempts after the first.", minimum=0, maximum=20)
-    base_delay: float = setting(1.0, "Seconds before the first of them; longer where a service asks for it.", minimum=0)
-    backoff_factor: float = setting(2.0, "How many times longer every further wait is.", minimum=1, maximum=10)
+    max_retries: int = setting(3, "Retries after the first attempt.", minimum=0, maximum=20)
+    base_delay: float = setting(1.0, "Seconds before the first retry; longer if the service asks for it.", minimum=0)
+    backoff_factor: float = setting(2.0, "Multiply the delay by this after every retry.", minimum=1, maximum=10)
 
 
 @dataclass(frozen=True)
 class Search:
-    """[search]: what a search returns when its options do not say."""
+    """[search]: the defaults of a search's options."""
 
-    limit: int = setting(5, "Results a search returns.", minimum=1, maximum=1000)
-    mode: str = setting("hybrid", "By meaning and words, or by one of them.", choices=("hybrid", "vector", "keyword"))
-    content: str = setting(
+    limit: int = setting(5, "Number of results.", minimum=1, maximum=1000)
+    mode: Mode = setting(
+        "hybrid",
+        "hybrid: by meaning and words; vector: by meaning; keyword: by words.",
+    )
+    content: Content = setting(
         "section",
-        "What a result carries: the passage that matched, its section, the document or nothing.",
-        choices=("passage", "section", "document", "none"),
+        "Text in a result: the matching passage, its section, the whole document or none.",
     )
     max_tokens: int = setting(
-        4000, "The most that one answer to an agent (over MCP) holds, in tokens.", minimum=200, maximum=200_000
+        4000, "Maximum tokens in one answer to an agent (over MCP).", minimum=200, maximum=200_000
     )
     rerank: str = setting(
         "off",
-        "Let a second model order the best results anew, by [rerank]; cross-encoder: a local one (annai[local]); "
+        "Reorder the best results with the model in [rerank]; cross-encoder: a local one (annai[local]); "
         "http: a service with Cohere's, Jina's or TEI's /rerank.",
         choices=("off", "cross-encoder", "http"),
     )
@@ -199,64 +208,62 @@ class Search:
 
 @dataclass(frozen=True)
 class Rerank:
-    """[rerank]: the model that orders results anew, where `search.rerank` asks for it."""
+    """[rerank]: the model that reorders results when `search.rerank` is on."""
 
-    model: str = setting("", "Its name, or its folder, relative to this file.")
-    candidates: int = setting(20, "How many of the best results it looks at.", minimum=1, maximum=200)
+    model: str = setting("", "Model name, or its folder relative to this file.")
+    candidates: int = setting(20, "How many of the best results to rerank.", minimum=1, maximum=200)
     budget_seconds: float = setting(
-        2.0, "After so long the order without it is returned, and that is said; loading does not count.", minimum=0.01
+        2.0, "Give up after this long (loading excluded) and keep the original order; the answer says so.", minimum=0.01
     )
-    base_url: str = setting("", "Where the service is, such as http://localhost:8080 or https://api.jina.ai/v1.")
-    api_key_env: str = setting("", "The environment variable that holds the key; empty: none is sent.")
+    base_url: str = setting("", "URL of the service, such as http://localhost:8080 or https://api.jina.ai/v1.")
+    api_key_env: str = setting("", "Environment variable with the API key; empty: no key is sent.")
     device: str = setting("auto", "auto, cpu, cuda or mps.")
-    trust_remote_code: bool = setting(False, "Let the model run the Python code that comes with it.")
+    trust_remote_code: bool = setting(False, "Run the Python code that comes with the model.")
 
 
 @dataclass(frozen=True)
 class Server:
-    """[server]: the server of a project (`annai server start`)."""
+    """[server]: the project's server (`annai server start`)."""
 
-    host: str = setting("127.0.0.1", "The address to listen at; any but this machine's own needs a token.")
+    host: str = setting("127.0.0.1", "Address to listen on; any other than this machine's own needs a token.")
     port: int = setting(
-        24280, "The port to listen at; if this very one is taken, a free one.", minimum=0, maximum=65535
+        24280, "Port to listen on. If the default port is taken, a free one is used.", minimum=0, maximum=65535
     )
-    token: str = setting("", "What callers must send as `Authorization: Bearer …`; empty: made when it is needed.")
-    idle_shutdown_minutes: float = setting(0.0, "End after so long without a request; 0: never.", minimum=0)
+    token: str = setting("", "Token that clients must send as `Authorization: Bearer …`; empty: generated when needed.")
+    idle_shutdown_minutes: float = setting(0.0, "Stop after this many minutes without a request; 0: never.", minimum=0)
 
 
 @dataclass(frozen=True)
 class Watcher:
-    """[watcher]: how a running server notices what changes on disk."""
+    """[watcher]: how a running server notices changes on disk."""
 
-    enabled: bool = setting(True, "Look at files as they are saved; without it, from time to time.")
-    debounce_ms: int = setting(300, "Wait until nothing was saved for so long.", minimum=20, maximum=60_000)
+    enabled: bool = setting(True, "Notice changes as files are saved; if false, check periodically.")
+    debounce_ms: int = setting(300, "Wait until no file was saved for this long.", minimum=20, maximum=60_000)
 
 
 @dataclass(frozen=True)
 class Worker:
-    """[worker]: how the queue of files to index is worked off."""
+    """[worker]: how the queue of files to index is processed."""
 
-    keep_days: float = setting(7.0, "Forget requests that ended so long ago.", minimum=0)
-    retries: int = setting(3, "How often a file that failed is tried again.", minimum=0, maximum=100)
+    keep_days: float = setting(7.0, "Delete finished requests from the queue after this many days.", minimum=0)
+    retries: int = setting(3, "Retries for a file that failed.", minimum=0, maximum=100)
 
 
 @dataclass(frozen=True)
 class Logging:
-    """[logging]: what a server writes down."""
+    """[logging]: what a server logs."""
 
-    level: str = setting("info", "How much.", choices=("debug", "info", "warning", "error"))
-    file: str = setting(".annai/server.log", "Where; relative to the project's root.")
-    rotate_mb: float = setting(5.0, "Begin a new file at this size; three old ones are kept.", minimum=0.01)
+    level: LogLevel = setting("info", "How much to log.")
+    file: str = setting(".annai/server.log", "Log file, relative to the project's folder.")
+    rotate_mb: float = setting(5.0, "Start a new file at this size; three old ones are kept.", minimum=0.01)
 
 
 @dataclass(frozen=True)
 class Display:
-    """[display]: how things are shown."""
+    """[display]: how output looks."""
 
-    default_format: str = setting(
-        "table", "How lists (`collection ls`, `status`) are shown.", choices=("table", "json")
-    )
-    color: str = setting("auto", "Colours on a terminal.", choices=("auto", "always", "never"))
+    default_format: ListFormat = setting("table", "Format of lists such as `collection ls` and `status`.")
+    color: ColorMode = setting("auto", "When to use colours; auto: on a terminal.")
 
 
 SECTIONS: dict[str, type] = {
@@ -280,14 +287,14 @@ SECTIONS: dict[str, type] = {
 
 
 COLLECTIONS_TEXT = (
-    "[collections.NAME.embedding] gives a collection an embedder of its own. It takes the keys of [embedding];",
-    "what it leaves out has the default shown there, whatever [embedding] says.",
+    "[collections.NAME.embedding] gives a collection its own embedder. It takes the keys of [embedding]; a key",
+    "that is left out has the default shown there, whatever [embedding] says.",
 )
 
 
 def template() -> str:
     """The text of a new annai.toml: every setting, commented out, with its meaning and its default."""
-    lines = ["# annai's settings. Every one is optional; the values shown are the defaults.", ""]
+    lines = ["# annai's settings. All are optional; the values shown are the defaults.", ""]
     for name, section in SECTIONS.items():
         lines.append(f"[{name}]")
         for item in fields(section):
@@ -297,21 +304,21 @@ def template() -> str:
     return "\n".join(lines)
 
 
-def explain(item: "dataclasses.Field[Any]") -> str:
+def explain(item: "Field[Any]") -> str:
     """A setting's meaning, with what it may be."""
     text: str = item.metadata["text"]
-    minimum, maximum = item.metadata["minimum"], item.metadata["maximum"]
-    if maximum is not None:
-        text += f" ({minimum:g}–{maximum:g})"
-    choices = item.metadata["choices"]
-    if choices and not all(f"{choice}:" in text for choice in choices):
-        text += f" ({', '.join(choices)})"
+    limits: Limits = item.metadata["limits"]
+    if limits.maximum is not None:
+        text += f" ({limits.minimum:g}–{limits.maximum:g})"
+    allowed = limits.choices or choices(item.type)
+    if allowed and not all(f"{choice}:" in text for choice in allowed):
+        text += f" ({', '.join(allowed)})"
     return text
 
 
-def default_text(item: "dataclasses.Field[Any]") -> str:
+def default_text(item: "Field[Any]") -> str:
     """A setting's default as it is written in the file."""
-    return _toml(item.default if item.default_factory is dataclasses.MISSING else item.default_factory())
+    return _toml(item.default)
 
 
 def _toml(value: object) -> str:

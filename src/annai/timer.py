@@ -1,4 +1,4 @@
-"""What time is it, and how long did a step take? Timers speak only when someone listens (`--verbose`)."""
+"""What time is it, and how long did a step take? Timers log only with `--verbose`."""
 
 import logging
 import time
@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 def timestamp(seconds_from_now: float = 0.0) -> str:
-    """A time as annai writes it: ISO 8601 in UTC to the millisecond, so that texts compare as times do."""
+    """A time as annai writes it: ISO 8601 in UTC to the millisecond, so that strings sort as times do."""
     return (datetime.now(UTC) + timedelta(seconds=seconds_from_now)).isoformat(timespec="milliseconds")
 
 
@@ -40,7 +40,7 @@ class Stopwatch:
             self._seconds[label] = self._seconds.get(label, 0.0) + time.perf_counter() - start
 
     def report(self) -> None:
-        """Log every label's sum, in the order in which the labels first came, and begin anew."""
+        """Log every label's total, in the order in which the labels first came, and start over."""
         for label, seconds in self._seconds.items():
             logger.debug("[TIMER] %s: %.1fms", label, seconds * 1000)
         self._seconds.clear()

@@ -1,10 +1,10 @@
 """What are the things annai talks about? Frozen values, and nothing that does I/O."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 Format = Literal["markdown", "rst", "text"]
 Mode = Literal["hybrid", "vector", "keyword"]
@@ -13,6 +13,8 @@ Content = Literal["passage", "section", "document", "none"]
 IndexStatus = Literal["latest", "updating", "outdated"]
 ImportMode = Literal["new", "replace", "update"]
 RequestStatus = Literal["pending", "processing", "completed", "failed", "skipped"]
+
+PREVIEW_CHARACTERS = 200
 
 IMPLICIT_COLLECTION = "root"
 """The name of the one collection of a project that has none registered: the project's root itself."""
@@ -224,6 +226,20 @@ class Query:
     content: Content = "section"
 
 
+class QueryOptions(TypedDict, total=False):
+    """What may be said of a question beside its text: `Query` and its `Where`, as keyword arguments."""
+
+    limit: int
+    collections: Sequence[str]
+    paths: Sequence[str]
+    excludes: Sequence[str]
+    clean_only: bool
+    depths: Sequence[int]
+    mode: Mode
+    sort: Sort
+    content: Content
+
+
 @dataclass(frozen=True, slots=True)
 class Reasons:
     """Where a hit's score comes from."""
@@ -268,10 +284,38 @@ class Hit:
     """The line on which that text begins."""
     reasons: Reasons = field(default_factory=Reasons)
 
+    @property
+    def preview(self) -> str:
+        """The beginning of the passage that matched, in one line."""
+        line = " ".join(self.passage.split())
+        return line if len(line) <= PREVIEW_CHARACTERS else line[: PREVIEW_CHARACTERS - 1] + "…"
+
+    @property
+    def text(self) -> str:
+        """What to read of it: the content that was asked for, or the passage that matched."""
+        return self.content or self.passage
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How closely the index follows the files."""
+
+    waiting: int = 0
+    """Files that are still being indexed."""
+    problem: str = ""
+    """Why the index could not be brought up to date, as a sentence; empty if it was."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What to say of it with an answer."""
+        files = "1 file is" if self.waiting == 1 else f"{self.waiting:,} files are"
+        waiting = [f"{files} still being indexed, and results may lack them; ask again in a while."]
+        return [*(waiting if self.waiting else []), *([self.problem] if self.problem else [])]
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a search returns."""
+    """What a search returns: iterate over it for its hits, best first."""
 
     query: str
     took_ms: float
@@ -282,6 +326,32 @@ class Answer:
     """What the reader should know of how it came about: that it was not reranked, and why."""
     corrected: Mapping[str, str] = field(default_factory=dict)
     """Words of the query that no document holds, and what was searched for in their place."""
+    freshness: Freshness = field(default_factory=Freshness)
+    """How closely the index followed the files when the question was answered."""
+    sources: Mapping[str, Path] = field(default_factory=dict)
+    """Where the files of each collection are."""
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, rank: int) -> Hit:
+        return self.results[rank]
+
+    def _repr_html_(self) -> str:
+        """A small table, for notebooks."""
+        from html import escape  # only notebooks ask for it
+
+        def cells(tag: str, *values: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{escape(value)}</{tag}>" for value in values) + "</tr>"
+
+        rows = [
+            cells("td", f"{hit.score:.2f}", f"{hit.path}:{hit.passage_line}", " › ".join(hit.heading_path), hit.preview)
+            for hit in self.results
+        ]
+        return f"<table>{cells('th', 'score', 'file', 'section', 'text')}{''.join(rows)}</table>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Does every embedder keep the contract? One suite over all of them, and what they share: windows, batches, memory."""
+"""Does every embedder keep the contract? One suite for all of them, and what they share: windows, batches, cache."""
 
 import sys
 import threading
@@ -18,9 +18,10 @@ from annai.embedders.base import Embedder, Kind, Vectors, load_embedder
 from annai.embedders.cache import VectorCache
 from annai.engine import Engine
 from annai.errors import ConfigError, EmbedderError, EmbedderMismatch
-from annai.models.known import MODELS, folder_name, known_model
-from annai.models.unloading import PRESSED_IDLE_SECONDS, AutoUnloaded
-from annai.settings import Embedding, Model
+from annai.models.catalog import MODELS, known_model
+from annai.models.unloading import LOW_MEMORY_IDLE_SECONDS, AutoUnloaded
+from annai.models.vectors import folder_name
+from annai.settings import Embedding, Model, Pooling
 from annai.types import Query, Where
 from tests import service as services
 from tests import tiny
@@ -80,8 +81,8 @@ class Counting(Embedder):
     """Counts words, and takes eight at a time."""
 
     identity = "counting/4"
-    longest_text = 8
-    longest_batch = 24
+    max_text_length = 8
+    max_batch_length = 24
 
     def __init__(self, batch_size: int = 5) -> None:
         super().__init__(batch_size)
@@ -90,7 +91,7 @@ class Counting(Embedder):
     def length(self, text: str) -> int:
         return len(text.split())
 
-    def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002
+    def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002 - queries are texts like others
         self.batches.append(list(texts))
         rows = np.zeros((len(texts), 4), np.float32)
         for row, text in zip(rows, texts, strict=True):
@@ -104,14 +105,14 @@ def test_windows_lose_no_word_and_batches_stay_in_bounds(texts: list[str]) -> No
     rows = embedder.embed_documents(texts)
     assert rows.shape == (len(texts), 4)
     seen = [each for batch in embedder.batches for each in batch]
-    told = sorted(word for text in seen for word in text.split() if word != ".")
-    assert told == sorted(word for text in texts for word in text.split())
+    embedded = sorted(word for text in seen for word in text.split() if word != ".")
+    assert embedded == sorted(word for text in texts for word in text.split())
     for batch in embedder.batches:
         lengths = [embedder.length(each) for each in batch]
         assert max(lengths) <= 8
         assert len(batch) <= 5
         assert len(batch) == 1 or len(batch) * max(lengths) <= 24
-    # Texts of like length go together, the longest first.
+    # Texts of similar length are in one batch, the longest first.
     assert seen == sorted(seen, key=lambda each: -embedder.length(each))
 
 
@@ -124,7 +125,7 @@ def test_windows_count_by_their_length() -> None:
     assert row == pytest.approx(expected / np.linalg.norm(expected), abs=0.001)
 
 
-def test_one_text_that_cannot_be_split_is_not_split_for_ever() -> None:
+def test_a_text_that_cannot_be_split_is_not_split_forever() -> None:
     class Endless(Counting):
         def length(self, text: str) -> int:
             return 100 * len(text)
@@ -145,7 +146,7 @@ def test_a_known_model_is_named_with_all_that_its_vectors_depend_on() -> None:
     assert other.identity == "sentence-transformers:cl-nagoya/ruri-v3-30m/256"
 
 
-def test_dimensions_are_cut_only_where_the_model_allows_it() -> None:
+def test_vectors_are_truncated_only_if_the_model_allows_it() -> None:
     qwen = Embedding(provider="sentence-transformers", model="Qwen/Qwen3-Embedding-0.6B", dimensions=100)
     assert load_embedder(qwen).dimension == 100
     for model, dimensions in (("intfloat/multilingual-e5-small", 100), ("google/embeddinggemma-300m", 300)):
@@ -161,7 +162,7 @@ def test_every_known_model_has_an_embedder_that_is_made_without_loading_it() -> 
         assert known_model(model.name.split("/")[-1]) is model
 
 
-def test_a_models_folder_is_known_by_its_contents_and_not_by_its_place(tmp_path: Path) -> None:
+def test_the_name_of_a_models_folder_depends_on_its_contents_and_not_on_its_path(tmp_path: Path) -> None:
     first = tiny.write_onnx(tmp_path / "a" / "model")
     second = tiny.write_onnx(tmp_path / "b" / "model")
     assert folder_name(first) == folder_name(second)
@@ -174,15 +175,16 @@ def test_a_models_folder_is_known_by_its_contents_and_not_by_its_place(tmp_path:
 # ONNX
 
 
-def test_onnx_pools_as_it_is_told_and_leaves_padding_out(folders: dict[str, Path]) -> None:
-    def embed(pooling: str, texts: list[str]) -> Vectors:
+def test_onnx_pools_as_the_settings_say_and_ignores_padding(folders: dict[str, Path]) -> None:
+    def embed(pooling: Pooling, texts: list[str]) -> Vectors:
         settings = Embedding(provider="onnx", model=str(folders["onnx"]), pooling=pooling)
         return load_embedder(settings).embed_documents(texts)
 
     texts = ["w1", "w2 w3 w4 w5"]
-    for pooling in ("mean", "cls", "last"):
+    ways: tuple[Pooling, ...] = ("mean", "cls", "last")
+    for pooling in ways:
         assert embed(pooling, texts)[0] == pytest.approx(embed(pooling, texts[:1])[0], abs=1e-5)
-    # This model looks at each token alone: every text begins and ends alike.
+    # This model encodes each token alone: every text begins and ends with the same vector.
     assert embed("cls", texts)[0] == pytest.approx(embed("cls", texts)[1], abs=1e-5)
     assert abs(float(embed("mean", texts)[0] @ embed("mean", texts)[1])) < 0.99
 
@@ -216,11 +218,11 @@ def test_onnx_says_which_extra_and_which_device_is_missing(
         load_embedder(Embedding(provider="onnx", model=str(folders["onnx"]))).embed_query("x")
 
 
-# How long a model stays
+# Unloading
 
 
 class Loads:
-    """Something to be loaded, and a count of it."""
+    """Loads something, and counts how often."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -230,69 +232,71 @@ class Loads:
         return object()
 
 
-def test_a_model_is_loaded_on_first_use_and_let_go_when_idle() -> None:
+def test_a_model_is_loaded_on_first_use_and_unloaded_when_idle() -> None:
     load = Loads()
-    freed: list[str] = []
-    resident = AutoUnloaded(load, Model(auto_unload_minutes=10), freed=lambda: freed.append(""), memory=lambda: 0.1)
+    unloaded: list[str] = []
+    model = AutoUnloaded(
+        load, Model(auto_unload_minutes=10), on_unload=lambda: unloaded.append(""), memory_share=lambda: 0.1
+    )
     assert load.count == 0
     for _ in range(2):
-        with resident.use():
+        with model.use():
             pass
     assert load.count == 1
     now = time.monotonic()
-    resident.check(now + 9 * 60)
-    assert resident.loaded
-    resident.check(now + 11 * 60)
-    assert not resident.loaded
-    assert len(freed) == 1
-    with resident.use():
+    model.unload_if_idle(now + 9 * 60)
+    assert model.is_loaded
+    model.unload_if_idle(now + 11 * 60)
+    assert not model.is_loaded
+    assert len(unloaded) == 1
+    with model.use():
         assert load.count == 2
 
 
-def test_a_model_is_let_go_soon_when_memory_is_short_but_never_while_it_is_used() -> None:
-    resident = AutoUnloaded(Loads(), Model(memory_threshold=0.8), memory=lambda: 0.81)
-    with resident.use():
-        resident.check(time.monotonic() + 3600)
-        assert resident.loaded
-    resident.check(time.monotonic())
-    assert resident.loaded
-    resident.check(time.monotonic() + PRESSED_IDLE_SECONDS)
-    assert not resident.loaded
+def test_a_model_is_unloaded_soon_when_memory_is_low_but_never_while_it_is_used() -> None:
+    model = AutoUnloaded(Loads(), Model(memory_threshold=0.8), memory_share=lambda: 0.81)
+    with model.use():
+        model.unload_if_idle(time.monotonic() + 3600)
+        assert model.is_loaded
+    model.unload_if_idle(time.monotonic())
+    assert model.is_loaded
+    model.unload_if_idle(time.monotonic() + LOW_MEMORY_IDLE_SECONDS)
+    assert not model.is_loaded
 
 
-def test_an_idle_model_is_let_go_by_itself() -> None:
-    freed = threading.Event()
-    resident = AutoUnloaded(Loads(), Model(auto_unload_minutes=0.0005), freed=freed.set, memory=lambda: 0.1)
-    with resident.use():
+def test_an_idle_model_is_unloaded_by_its_thread() -> None:
+    unloaded = threading.Event()
+    model = AutoUnloaded(Loads(), Model(auto_unload_minutes=0.0005), on_unload=unloaded.set, memory_share=lambda: 0.1)
+    with model.use():
         pass
-    assert freed.wait(60)
-    assert not resident.loaded
+    assert unloaded.wait(60)
+    assert not model.is_loaded
 
 
-def test_zero_minutes_keep_a_model_for_ever() -> None:
-    resident = AutoUnloaded(Loads(), Model(auto_unload_minutes=0), memory=lambda: 0.1)
-    with resident.use():
+def test_zero_minutes_keep_a_model_forever() -> None:
+    model = AutoUnloaded(Loads(), Model(auto_unload_minutes=0), memory_share=lambda: 0.1)
+    with model.use():
         pass
-    resident.check(time.monotonic() + 1e9)
-    assert resident.loaded
-    resident.release()
+    model.unload_if_idle(time.monotonic() + 1e9)
+    assert model.is_loaded
+    model.unload()
 
 
-# What is remembered
+# The cache
 
 
-def remembered(file: Path, most_bytes: int = 10_000_000) -> Counting:
+def cached(file: Path, max_bytes: int = 10_000_000) -> Counting:
     embedder = Counting()
-    embedder.cache = VectorCache(file, most_bytes)
+    embedder.cache = VectorCache(file, max_bytes)
     return embedder
 
 
 def test_a_text_is_embedded_once_for_each_model(tmp_path: Path) -> None:
-    first = remembered(tmp_path / "cache.sqlite")
+    first = cached(tmp_path / "cache.sqlite")
     rows = first.embed_documents(["a", "b c", "a"])
     assert sorted(chain(*first.batches)) == ["a", "b c"]
     first.close()
-    second = remembered(tmp_path / "cache.sqlite")
+    second = cached(tmp_path / "cache.sqlite")
     assert second.embed_documents(["b c", "a"]) == pytest.approx(rows[[1, 0]])
     assert second.batches == []
     assert second.dimension == 4
@@ -301,9 +305,9 @@ def test_a_text_is_embedded_once_for_each_model(tmp_path: Path) -> None:
     assert second.batches == [["a"]]
 
 
-def test_what_is_remembered_stays_within_its_size_and_keeps_what_was_used_last(tmp_path: Path) -> None:
+def test_the_cache_stays_within_its_size_and_keeps_what_was_used_last(tmp_path: Path) -> None:
     file = tmp_path / "cache.sqlite"
-    embedder = remembered(file, most_bytes=60_000)
+    embedder = cached(file, max_bytes=60_000)
     embedder.embed_documents(["often"])
     for number in range(60):
         embedder.embed_documents(["often", *(f"text {number} {each}" for each in range(20))])
@@ -311,30 +315,30 @@ def test_what_is_remembered_stays_within_its_size_and_keeps_what_was_used_last(t
     connection = apsw.Connection(str(file))
     assert 100 < connection.execute("SELECT count(*) FROM vectors").get < 1200
     connection.close()
-    again = remembered(file)
+    again = cached(file)
     again.embed_documents(["often", "text 59 3", "text 0 3"])
     assert [*chain(*again.batches)] == ["text 0 3"]
 
 
-@pytest.mark.parametrize("damage", [b"not a database at all, but long enough to be looked at" * 30, b""])
-def test_a_damaged_memory_is_made_anew(tmp_path: Path, damage: bytes) -> None:
+@pytest.mark.parametrize("damage", [b"not a database at all, but long enough to be one" * 30, b""])
+def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: bytes) -> None:
     file = tmp_path / "cache.sqlite"
     file.write_bytes(damage)
-    embedder = remembered(file)
+    embedder = cached(file)
     embedder.embed_documents(["a"])
     embedder.embed_documents(["a"])
     assert embedder.batches == [["a"]]
 
 
-def test_without_a_place_to_remember_embedding_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_usable_cache_texts_are_embedded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("in the way")
-    embedder = remembered(tmp_path / "file" / "cache.sqlite")
+    embedder = cached(tmp_path / "file" / "cache.sqlite")
     assert embedder.embed_documents(["a"]).shape == (1, 4)
     assert "is not used" in caplog.text
 
 
 def test_another_model_under_the_same_name_is_noticed(tmp_path: Path) -> None:
-    remembered(tmp_path / "cache.sqlite").embed_documents(["a"])
+    cached(tmp_path / "cache.sqlite").embed_documents(["a"])
 
     class Wider(Counting):
         def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:
@@ -360,17 +364,17 @@ def test_moved_files_and_rebuilds_cost_no_requests(docs: Path, write: Write) -> 
         config = service_config(docs, service)
         with Engine(config) as engine:
             engine.refresh()
-        asked = len(service.asked)
+        before = len(service.requests)
         (docs / "folder").mkdir()
         (docs / "a.md").rename(docs / "folder" / "moved.md")
         with Engine(config) as engine:
             engine.refresh()
             engine.import_collection("root", "replace")
-            assert len(service.asked) == asked
+            assert len(service.requests) == before
             assert engine.search(Query("apple", mode="vector")).results[0].path == "folder/moved.md"
         with Engine(override(config, "embedding", cache_mb=0)) as engine:
             engine.import_collection("root", "replace")
-        assert len(service.asked) > asked + 1
+        assert len(service.requests) > before + 1
 
 
 # Several models in one project
@@ -389,12 +393,12 @@ def test_collections_with_models_of_their_own_are_searched_together(tmp_path: Pa
         )
         with Engine(load_config(docs_dir=tmp_path)) as engine:
             for name in ("one", "two"):
-                engine.add_collection(name, name, tmp_path / name)
+                engine.add_collection(name, tmp_path / name, name)
             engine.refresh()
             known = {each.name: each.embedder for each in engine.list_collections()}
             assert known["one"].startswith("hashing")
             assert known["two"] == "openai:text-embedding-3-small/64"
-            service.asked.clear()
+            service.requests.clear()
             answer = engine.search(Query("apple", limit=4))
             assert {hit.path for hit in answer.results[:2]} == {"apple.md"}
             assert {hit.collection for hit in answer.results[:2]} == {"one", "two"}
@@ -405,15 +409,15 @@ def test_collections_with_models_of_their_own_are_searched_together(tmp_path: Pa
                 (hit.collection, hit.path) for hit in by_path
             )
             assert len(engine.search(Query("apple", limit=1)).results) == 1
-            service.asked.clear()
+            service.requests.clear()
             engine.search(Query("apple", mode="keyword"))
             engine.search(Query("apple", where=Where(collections=("one",))))
-            assert service.asked == []
+            assert service.requests == []
             engine.import_collection("two", "replace")
             assert engine.search(Query("apple", where=Where(collections=("two",)))).results[0].path == "apple.md"
 
 
-def test_another_setting_is_one_error_that_names_the_way_out_and_replace_is_it(docs: Path, write: Write) -> None:
+def test_another_embedder_is_an_error_that_names_replace_and_replace_works(docs: Path, write: Write) -> None:
     write("a.md", "# Apple\n\nan apple a day")
     with services.running() as service:
         with Engine(service_config(docs, service)) as engine:

@@ -16,14 +16,17 @@ import pytest
 
 from annai.config import load_config, override
 from annai.embedders.base import Embedder, Kind, Vectors, load_embedder
-from annai.embedders.sentence_transformers import SentenceTransformersEmbedder
+from annai.embedders.sentence_transformers import SentenceTransformersEmbedder, _LoadedModel
 from annai.engine import Engine
 from annai.errors import EmbedderError
 from annai.settings import Embedding, Model
 from annai.types import Query
 from tests import tiny
 
-# PyTorch takes seconds to load: one worker does, once.
+Setting = Any
+"""The value of a key of [embedding]."""
+
+# PyTorch takes seconds to load: only one worker loads it.
 pytestmark = pytest.mark.xdist_group("torch")
 
 
@@ -34,12 +37,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def own_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write_own_code(tmp_path_factory.mktemp("models") / "own")
+def remote_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write_remote_code(tmp_path_factory.mktemp("models") / "own")
 
 
-def local(model: Path | str, **settings: object) -> Embedder:
-    return load_embedder(Embedding(provider="sentence-transformers", model=str(model), **settings))  # type: ignore[arg-type]
+def local(model: Path | str, **settings: Setting) -> Embedder:
+    return load_embedder(Embedding(provider="sentence-transformers", model=str(model), **settings))
 
 
 def test_a_real_model_finds_what_is_meant(docs: Path) -> None:
@@ -66,18 +69,18 @@ def test_a_local_model_keeps_the_contract(folder: Path) -> None:
     assert alone == pytest.approx(rows, abs=0.001)
 
 
-def test_a_model_puts_its_own_words_before_texts_unless_told_otherwise(folder: Path) -> None:
+def test_a_model_has_its_own_prefixes_unless_the_settings_name_others(folder: Path) -> None:
     bare = local(folder, query_prefix="", document_prefix="")
     own = local(folder)
-    told = local(folder, query_prefix="w8 ", document_prefix="w9 ")
+    chosen = local(folder, query_prefix="w8 ", document_prefix="w9 ")
     assert own.embed_query("w7") == pytest.approx(bare.embed_query("w1 w2 w7"), abs=1e-5)
     assert own.embed_documents(["w7"]) == pytest.approx(bare.embed_documents(["w3 w7"]), abs=1e-5)
-    assert told.embed_query("w7") == pytest.approx(bare.embed_query("w8 w7"), abs=1e-5)
-    assert told.embed_documents(["w7"]) == pytest.approx(bare.embed_documents(["w9 w7"]), abs=1e-5)
-    assert len({own.identity, told.identity}) == 2
+    assert chosen.embed_query("w7") == pytest.approx(bare.embed_query("w8 w7"), abs=1e-5)
+    assert chosen.embed_documents(["w7"]) == pytest.approx(bare.embed_documents(["w9 w7"]), abs=1e-5)
+    assert len({own.identity, chosen.identity}) == 2
 
 
-def test_a_copy_of_a_known_model_has_its_words_before_texts(folder: Path, tmp_path: Path) -> None:
+def test_a_copy_of_a_known_model_has_its_prefixes(folder: Path, tmp_path: Path) -> None:
     copy = local(shutil.copytree(folder, tmp_path / "multilingual-e5-small"))
     assert copy.identity.endswith(" [query: |passage: ]")
     assert copy.embed_query("w7").shape == (16,)
@@ -88,18 +91,18 @@ def test_a_long_section_counts_to_its_last_word(folder: Path) -> None:
     text = " ".join(tiny.WORDS)
     (row,) = embedder.embed_documents([text])
     (other,) = embedder.embed_documents([text.replace("w199", "w1")])
-    assert embedder.longest_text == tiny.MOST_TOKENS
+    assert embedder.max_text_length == tiny.MAX_TOKENS
     assert np.abs(row - other).max() > 1e-4
     # Nothing is cut off: each window has no more tokens than the model takes, and they count by their tokens.
     windows = [(window, length) for window, length in embedder._windows(text)]
-    assert max(length for _, length in windows) <= tiny.MOST_TOKENS
+    assert max(length for _, length in windows) <= tiny.MAX_TOKENS
     assert [word for window, _ in windows for word in window.split()] == tiny.WORDS
     parts = embedder.embed_batch([window for window, _ in windows], "document")
     expected = sum(part * length for part, (_, length) in zip(parts, windows, strict=True))
     assert row == pytest.approx(expected / np.linalg.norm(expected), abs=0.001)
 
 
-def test_vectors_are_cut_to_the_dimensions_asked_for_and_scaled_again(folder: Path) -> None:
+def test_vectors_are_truncated_to_the_configured_dimensions_and_scaled_again(folder: Path) -> None:
     (full,) = local(folder).embed_documents(["w1 w2"])
     embedder = local(folder, dimensions=8)
     (row,) = embedder.embed_documents(["w1 w2"])
@@ -109,8 +112,8 @@ def test_vectors_are_cut_to_the_dimensions_asked_for_and_scaled_again(folder: Pa
         local(folder, dimensions=32).embed_documents(["w1"])
 
 
-def test_code_that_comes_with_a_model_runs_only_when_that_is_allowed(tmp_path: Path) -> None:
-    folder = tiny.write_own_code(tmp_path / "own")
+def test_remote_code_runs_only_if_it_is_trusted(tmp_path: Path) -> None:
+    folder = tiny.write_remote_code(tmp_path / "own")
     ran = tmp_path / "ran"
     with (folder / "modeling_tiny.py").open("a") as code:
         code.write(f"\nopen({str(ran)!r}, 'w').close()\n")
@@ -122,11 +125,11 @@ def test_code_that_comes_with_a_model_runs_only_when_that_is_allowed(tmp_path: P
     assert ran.exists()
 
 
-def test_a_model_with_its_own_ways_to_encode_is_asked_through_them(own_code: Path) -> None:
-    embedder = local(own_code, trust_remote_code=True)
+def test_a_model_with_its_own_encode_methods_is_called_through_them(remote_code: Path) -> None:
+    embedder = local(remote_code, trust_remote_code=True)
     query, (document,) = embedder.embed_query("w7 w8"), embedder.embed_documents(["w7 w8"])
     assert embedder.dimension == 16
-    # The query's way adds something of its own.
+    # `encode_query` adds a constant.
     assert np.abs(query - document).max() > 0.05
     (row,) = embedder.embed_documents([" ".join(tiny.WORDS * 3)])
     (other,) = embedder.embed_documents([" ".join([*(tiny.WORDS * 3)[:-1], "w1"])])
@@ -143,8 +146,10 @@ def test_a_device_that_is_not_there_is_an_error_that_says_which_are(folder: Path
 def test_on_apple_silicon_texts_go_one_by_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = "annai.embedders.sentence_transformers"
     monkeypatch.setattr(f"{module}.choose_device", lambda _: "mps")
-    load = SentenceTransformersEmbedder._load_usual
-    monkeypatch.setattr(SentenceTransformersEmbedder, "_load_usual", lambda self, path, _: load(self, path, "cpu"))
+    load = SentenceTransformersEmbedder._load_sentence_transformer
+    monkeypatch.setattr(
+        SentenceTransformersEmbedder, "_load_sentence_transformer", lambda self, path, _: load(self, path, "cpu")
+    )
     embedder = local(folder)
     embedder.embed_query("w1")
     assert embedder.batch_size == 1
@@ -158,25 +163,25 @@ def test_a_batch_that_does_not_fit_into_memory_is_halved(folder: Path, monkeypat
     expected = local(folder).embed_documents(texts)
     encode, sizes = SentenceTransformersEmbedder._encode, []
 
-    def small(self: SentenceTransformersEmbedder, loaded: Any, given: list[str], kind: Kind) -> Vectors:  # noqa: ANN401
+    def small(self: SentenceTransformersEmbedder, model: _LoadedModel, given: list[str], kind: Kind) -> Vectors:
         sizes.append(len(given))
         if len(given) > 2:
             raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
-        return encode(self, loaded, given, kind)
+        return encode(self, model, given, kind)
 
     monkeypatch.setattr(SentenceTransformersEmbedder, "_encode", small)
     assert local(folder).embed_documents(texts) == pytest.approx(expected, abs=0.001)
     assert sizes == [8, 4, 2, 2, 4, 2, 2]
 
 
-def test_an_idle_model_is_let_go_and_loaded_again(folder: Path) -> None:
+def test_a_closed_model_is_unloaded_and_loaded_again(folder: Path) -> None:
     settings = Embedding(provider="sentence-transformers", model=str(folder))
     embedder = load_embedder(settings, Model(auto_unload_minutes=0))
     assert isinstance(embedder, SentenceTransformersEmbedder)
     first = embedder.embed_query("w1")
-    assert embedder._resident.loaded
+    assert embedder._model.is_loaded
     embedder.close()
-    assert not embedder._resident.loaded
+    assert not embedder._model.is_loaded
     assert embedder.embed_query("w1") == pytest.approx(first)
 
 
@@ -201,7 +206,7 @@ def test_several_threads_may_use_one_model(folder: Path) -> None:
     assert wrong == []
 
 
-def test_a_folder_that_holds_no_model_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_without_weights_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     with pytest.raises(EmbedderError, match="cannot be loaded"):
         local(tmp_path).embed_query("w1")
@@ -227,8 +232,8 @@ print("torch" in sys.modules)
 
 
 @pytest.mark.parametrize("way", ["silent", "refused", "offline"])
-def test_a_model_that_is_not_there_is_said_to_be_not_there_without_a_hub(tmp_path: Path, way: str) -> None:
-    """The hub takes connections and never answers, takes none, or is not to be asked at all."""
+def test_a_missing_model_is_an_error_without_a_hub(tmp_path: Path, way: str) -> None:
+    """The hub accepts connections and never answers, refuses them, or may not be asked."""
     with socket.socket() as hub:
         hub.bind(("127.0.0.1", 0))
         if way == "silent":
@@ -250,5 +255,5 @@ def test_a_model_that_is_not_there_is_said_to_be_not_there_without_a_hub(tmp_pat
     message, torch_loaded = done.stdout.splitlines()
     assert "'cl-nagoya/ruri-v3-30m' is not on this machine" in message
     assert "annai model test cl-nagoya/ruri-v3-30m" in message
-    # What takes seconds is not loaded before the weights are found.
+    # PyTorch, which takes seconds, is not loaded before the weights are found.
     assert torch_loaded == "False"

@@ -1,4 +1,4 @@
-"""Do embedders that are services keep the contract, whatever the network does? Against a service on this machine."""
+"""Do embedders that are services keep the contract, whatever the network does? With a service on this machine."""
 
 import logging
 import socket
@@ -17,6 +17,7 @@ from annai.embedders.service import BYTES_PER_TOKEN
 from annai.engine import Engine
 from annai.errors import ConfigError, EmbedderError
 from annai.models import remote
+from annai.models.remote import Json
 from annai.settings import Embedding, Retry
 from annai.types import Query
 from tests import service as services
@@ -28,6 +29,8 @@ QUICK = Retry(base_delay=0.0)
 PROVIDERS = ("openai", "gemini")
 
 Make = Callable[..., Embedder]
+Setting = Any
+"""The value of a key of [embedding]."""
 
 
 @pytest.fixture
@@ -38,12 +41,12 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 def make(service: Service, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Make an embedder of the service, with the key in its variable."""
+    """Makes an embedder of the service; the key is in the variable A_KEY."""
     monkeypatch.setenv("A_KEY", KEY)
 
-    def make(provider: str, retry: Retry = QUICK, **settings: Any) -> Embedder:  # noqa: ANN401 - settings
+    def make(provider: str, retry: Retry = QUICK, **settings: Setting) -> Embedder:
         base = service.url + ("/v1" if provider == "openai" else "")
-        given: dict[str, Any] = {"base_url": base, "api_key_env": "A_KEY", "dimensions": 32} | settings
+        given: dict[str, Setting] = {"base_url": base, "api_key_env": "A_KEY", "dimensions": 32} | settings
         return load_embedder(Embedding(provider=provider, **given), retry=retry)
 
     return make
@@ -51,7 +54,7 @@ def make(service: Service, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long was waited between attempts; nothing is really waited."""
+    """The pauses between attempts; nothing really waits."""
     waited: list[float] = []
     monkeypatch.setattr(remote, "sleep", waited.append)
     return waited
@@ -69,12 +72,12 @@ def test_vectors_come_in_the_order_of_their_texts(make: Make, provider: str) -> 
         assert int((rows @ embedder.embed_query(text)).argmax()) == texts.index(text)
 
 
-def test_openai_is_asked_as_its_reference_says(make: Make, service: Service) -> None:
+def test_a_request_to_openai_is_as_its_reference_says(make: Make, service: Service) -> None:
     make("openai", model="text-embedding-3-small", query_prefix="Q: ").embed_query("hello")
-    (asked,) = service.asked
-    assert asked.path == "/v1/embeddings"
-    assert asked.headers["authorization"] == f"Bearer {KEY}"
-    assert asked.body == {
+    (request,) = service.requests
+    assert request.path == "/v1/embeddings"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.body == {
         "model": "text-embedding-3-small",
         "input": ["Q: hello"],
         "encoding_format": "float",
@@ -82,11 +85,11 @@ def test_openai_is_asked_as_its_reference_says(make: Make, service: Service) -> 
     }
 
 
-def test_gemini_is_told_what_texts_are_for(make: Make, service: Service) -> None:
+def test_gemini_gets_the_task_type_of_texts(make: Make, service: Service) -> None:
     embedder = make("gemini", dimensions=0)
     embedder.embed_query("hello")
     embedder.embed_documents(["world"])
-    query, document = service.asked
+    query, document = service.requests
     assert query.path.endswith("/models/gemini-embedding-001:batchEmbedContents")
     assert query.headers["x-goog-api-key"] == KEY
     (sent,) = query.body["requests"]
@@ -105,47 +108,47 @@ def test_gemini_is_sent_at_most_a_hundred_texts_filled_across_files(
     (docs / "annai.toml").write_text(f'[embedding]\nprovider = "gemini"\nbase_url = "{service.url}"\n')
     with Engine(load_config(docs_dir=docs)) as engine:
         engine.refresh()
-        sizes = sorted(len(each.body["requests"]) for each in service.asked)
+        sizes = sorted(len(each.body["requests"]) for each in service.requests)
         assert sizes == [20, 100]
         assert engine.search(Query("number7", mode="vector")).results[0].path == "7.md"
 
 
-def test_requests_go_out_together_but_not_more_than_allowed(make: Make, service: Service) -> None:
+def test_requests_run_in_parallel_up_to_the_limit(make: Make, service: Service) -> None:
     service.gate = threading.Barrier(3)
     make("openai", parallel_requests=3, batch_size=1).embed_documents([f"text {number}" for number in range(6)])
-    assert service.most_together == 3
+    assert service.max_active == 3
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_busy_service_is_given_the_time_it_asks_for(
+def test_a_retry_waits_as_long_as_a_busy_service_asks(
     make: Make, service: Service, waits: list[float], provider: str
 ) -> None:
-    service.next.extend([{"status": 429, "headers": {"Retry-After": "7"}}, {"status": 429}])
+    service.planned.extend([{"status": 429, "headers": {"Retry-After": "7"}}, {"status": 429}])
     make(provider, retry=Retry()).embed_documents(["hello"])
     assert waits == [7.0, 2.0 * remote.BUSY_FACTOR]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_failing_service_is_asked_again_after_one_two_and_four_seconds(
+def test_a_failed_request_is_retried_after_one_two_and_four_seconds(
     make: Make, service: Service, waits: list[float], provider: str
 ) -> None:
-    service.next.extend([{"status": 500}] * 3)
+    service.planned.extend([{"status": 500}] * 3)
     make(provider, retry=Retry()).embed_documents(["hello"])
     assert waits == [1.0, 2.0, 4.0]
-    service.next.extend([{"status": 500}] * 4)
+    service.planned.extend([{"status": 500}] * 4)
     with pytest.raises(EmbedderError, match="500"):
         make(provider, retry=Retry()).embed_documents(["hello"])
-    assert len(service.asked) == 8
+    assert len(service.requests) == 8
 
 
-def test_a_date_says_how_long_to_wait_too() -> None:
-    assert remote.refusal(429, "Wed, 21 Oct 2015 07:28:00 GMT", "busy").wait < 0  # type: ignore[operator]
-    assert remote.refusal(429, "soon", "busy").wait is None
-    assert remote.refusal(404, "5", "no").wait is None
+def test_retry_after_may_be_a_date() -> None:
+    assert (remote.status_error(429, "Wed, 21 Oct 2015 07:28:00 GMT", "busy").retry_after or 0) < 0
+    assert remote.status_error(429, "soon", "busy").retry_after is None
+    assert remote.status_error(404, "5", "no").retry_after is None
 
 
-def test_a_question_does_not_wait_for_minutes(make: Make, service: Service, waits: list[float]) -> None:
-    service.next.append({"status": 429, "headers": {"Retry-After": "60"}})
+def test_a_query_does_not_wait_for_minutes(make: Make, service: Service, waits: list[float]) -> None:
+    service.planned.append({"status": 429, "headers": {"Retry-After": "60"}})
     with pytest.raises(EmbedderError, match="429"):
         make("openai", retry=Retry()).embed_query("hello")
     assert waits == []
@@ -153,22 +156,24 @@ def test_a_question_does_not_wait_for_minutes(make: Make, service: Service, wait
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413])
-def test_what_asking_again_cannot_help_is_asked_once(make: Make, service: Service, provider: str, status: int) -> None:
-    service.next.append({"status": status})
+def test_an_error_that_a_retry_cannot_help_is_not_retried(
+    make: Make, service: Service, provider: str, status: int
+) -> None:
+    service.planned.append({"status": status})
     with pytest.raises(EmbedderError, match=f"{status}.*as planned"):
         make(provider).embed_query("hello")
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_silent_service_is_not_waited_for(make: Make, service: Service, provider: str) -> None:
-    service.next.append({"hang": True})
+def test_a_silent_service_times_out(make: Make, service: Service, provider: str) -> None:
+    service.planned.append({"hang": True})
     with pytest.raises(EmbedderError, match=r"did not answer|cannot be reached"):
         make(provider, retry=Retry(max_retries=0), timeout_seconds=0.3).embed_query("hello")
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_service_that_is_not_there_is_an_error_that_says_so(make: Make, provider: str) -> None:
+def test_an_unreachable_service_is_an_error_that_says_so(make: Make, provider: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -176,11 +181,11 @@ def test_a_service_that_is_not_there_is_an_error_that_says_so(make: Make, provid
         make(provider, base_url=f"http://127.0.0.1:{port}").embed_query("hello")
 
 
-def _drop(answer: Any) -> Any:  # noqa: ANN401 - JSON
+def _drop(answer: Json) -> Json:
     return {name: value[:-1] if isinstance(value, list) else value for name, value in answer.items()}
 
 
-def _shorten(answer: Any) -> Any:  # noqa: ANN401 - JSON
+def _shorten(answer: Json) -> Json:
     rows = answer.get("data") or answer["embeddings"]
     for row in rows:
         name = "embedding" if "embedding" in row else "values"
@@ -188,7 +193,7 @@ def _shorten(answer: Any) -> Any:  # noqa: ANN401 - JSON
     return answer
 
 
-def _shorten_one(answer: Any) -> Any:  # noqa: ANN401 - JSON
+def _shorten_one(answer: Json) -> Json:
     rows = answer.get("data") or answer["embeddings"]
     return _shorten({"data": rows[:1]}) and answer
 
@@ -200,8 +205,8 @@ def _shorten_one(answer: Any) -> Any:  # noqa: ANN401 - JSON
         ({"change": _drop}, "1 vectors for 2 texts"),
         ({"change": _shorten}, r"\(2, 31\)"),
         ({"change": _shorten_one}, "different lengths"),
-        ({"cut": 20}, "half an answer"),
-        ({"body": "<html>hello</html>"}, "half an answer"),
+        ({"cut": 20}, "incomplete or invalid answer"),
+        ({"body": "<html>hello</html>"}, "incomplete or invalid answer"),
         ({"body": '{"unknown": 1}'}, "no vectors|0 vectors"),
     ],
     ids=["fewer", "shorter", "one shorter", "half", "html", "other"],
@@ -209,23 +214,23 @@ def _shorten_one(answer: Any) -> Any:  # noqa: ANN401 - JSON
 def test_a_wrong_answer_is_an_error_and_never_a_vector(
     make: Make, service: Service, provider: str, planned: dict[str, Any], message: str
 ) -> None:
-    service.next.extend([planned] * 2)
+    service.planned.extend([planned] * 2)
     with pytest.raises(EmbedderError, match=message):
         make(provider, retry=Retry(max_retries=1, base_delay=0.0)).embed_documents(["one", "two"])
 
 
-def test_half_an_answer_is_asked_for_again(make: Make, service: Service) -> None:
-    service.next.append({"cut": 20})
+def test_an_incomplete_answer_is_retried(make: Make, service: Service) -> None:
+    service.planned.append({"cut": 20})
     assert make("openai").embed_documents(["one"]).shape == (1, 32)
-    assert len(service.asked) == 2
+    assert len(service.requests) == 2
 
 
-def test_a_redirect_does_not_carry_the_key_elsewhere(make: Make, service: Service) -> None:
+def test_a_redirect_does_not_send_the_key_to_another_address(make: Make, service: Service) -> None:
     with services.running() as other:
-        service.next.append({"status": 302, "headers": {"Location": f"{other.url}/v1/embeddings"}})
+        service.planned.append({"status": 302, "headers": {"Location": f"{other.url}/v1/embeddings"}})
         with pytest.raises(EmbedderError, match="302"):
             make("openai").embed_query("hello")
-        assert other.asked == []
+        assert other.requests == []
 
 
 def test_all_of_a_long_text_is_sent_in_windows(make: Make, service: Service) -> None:
@@ -246,12 +251,12 @@ def test_blank_texts_are_not_sent(make: Make, service: Service) -> None:
     assert service.texts() == ["hello"]
 
 
-def test_a_model_that_nobody_knows_tells_its_dimension_itself(make: Make, service: Service) -> None:
+def test_the_dimension_of_an_unknown_model_comes_from_its_first_vector(make: Make, service: Service) -> None:
     embedder = make("openai", model="somebody/model", dimensions=0)
     assert embedder.dimension == 0
     assert embedder.embed_query("hello").shape == (32,)
     assert embedder.dimension == 32
-    service.next.append({"change": _shorten})
+    service.planned.append({"change": _shorten})
     with pytest.raises(EmbedderError, match=r"\(1, 31\)"):
         embedder.embed_query("hello")
 
@@ -277,16 +282,16 @@ def test_gemini_takes_the_key_from_either_variable(
 ) -> None:
     monkeypatch.setenv(variable, KEY)
     load_embedder(Embedding(provider="gemini", base_url=service.url)).embed_query("hello")
-    assert service.asked[0].headers["x-goog-api-key"] == KEY
+    assert service.requests[0].headers["x-goog-api-key"] == KEY
 
 
 def test_openais_key_is_not_sent_to_others(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     load_embedder(Embedding(provider="openai", base_url=service.url, dimensions=8)).embed_query("hello")
-    assert "authorization" not in service.asked[0].headers
+    assert "authorization" not in service.requests[0].headers
 
 
-def test_a_key_in_the_place_of_its_variables_name_is_not_repeated(service: Service) -> None:
+def test_a_key_instead_of_a_variables_name_is_not_repeated(service: Service) -> None:
     settings = Embedding(provider="openai", base_url=service.url, api_key_env=KEY)
     with pytest.raises(ConfigError, match="name of an environment variable") as raised:
         load_embedder(settings).embed_query("hello")
@@ -305,7 +310,7 @@ def test_a_service_that_repeats_the_key_does_not_make_us_repeat_it(
     make: Make, service: Service, provider: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    service.next.append({"status": 401, "body": f'{{"error": {{"message": "Incorrect key: {KEY}", "code": 401}}}}'})
+    service.planned.append({"status": 401, "body": f'{{"error": {{"message": "Incorrect key: {KEY}", "code": 401}}}}'})
     with pytest.raises(EmbedderError, match="Incorrect key") as raised:
         make(provider).embed_query("hello")
     assert KEY not in str(raised.value)
@@ -331,10 +336,10 @@ def test_the_key_is_in_no_output_and_in_no_file(docs: Path, service: Service, pr
     ):
         done = annai(*command, code=code, environment={"A_KEY": KEY})
         outputs += [done.stdout, done.stderr]
-    service.next.append({"status": 401, "body": f'{{"error": {{"message": "bad key {KEY}", "code": 401}}}}'})
+    service.planned.append({"status": 401, "body": f'{{"error": {{"message": "bad key {KEY}", "code": 401}}}}'})
     done = annai("search", "pear", "--verbose", code=1, environment={"A_KEY": KEY})
     outputs += [done.stdout, done.stderr]
-    assert any(KEY in each.headers.values() or f"Bearer {KEY}" in each.headers.values() for each in service.asked)
+    assert any(KEY in each.headers.values() or f"Bearer {KEY}" in each.headers.values() for each in service.requests)
     assert KEY not in "".join(outputs)
     for file in (docs / ".annai").rglob("*"):
         assert file.is_dir() or KEY.encode() not in file.read_bytes(), file

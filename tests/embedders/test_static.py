@@ -14,7 +14,7 @@ from annai.embedders import subwords
 from annai.embedders.base import load_embedder
 from annai.embedders.static import BUNDLED, StaticEmbedder
 from annai.embedders.static_model import StaticModel, open_model, write_model
-from annai.embedders.subwords import LONGEST_UNIT, WORD_START, SortedPieces, Subwords, units
+from annai.embedders.subwords import MAX_UNIT_CHARACTERS, WORD_START, SortedPieces, Subwords, units
 from annai.errors import EmbedderError
 from annai.settings import Embedding
 
@@ -110,7 +110,7 @@ def cuttings(unit: str, known: dict[str, float]) -> Iterator[float]:
         places = [0, *(place for place in range(1, len(unit)) if cuts >> (place - 1) & 1), len(unit)]
         parts = [unit[start:end] for start, end in pairwise(places)]
         if all(part in known or len(part) == 1 for part in parts):
-            yield sum(max(known.get(part, subwords.UNCOVERED), subwords.UNCOVERED) for part in parts)
+            yield sum(max(known.get(part, subwords.UNCOVERED_SCORE), subwords.UNCOVERED_SCORE) for part in parts)
 
 
 @given(small_vocabularies(), st.text("abcd", min_size=1, max_size=8))
@@ -118,7 +118,7 @@ def test_no_way_to_cut_a_unit_is_better(pieces_and_scores: tuple[list[str], list
     pieces, scores = pieces_and_scores
     ids = Subwords(pieces, scores).encode_unit(unit)
     uncovered = len(unit) - sum(len(pieces[number]) for number in ids)
-    score = sum(scores[number] for number in ids) + uncovered * subwords.UNCOVERED
+    score = sum(scores[number] for number in ids) + uncovered * subwords.UNCOVERED_SCORE
     assert score == max(cuttings(unit, dict(zip(pieces, scores, strict=True))))
 
 
@@ -141,7 +141,7 @@ def test_ids_are_the_same_by_search_and_by_dictionary(model: StaticModel, monkey
     text = "The servers are getting サーバーの設定をする 2024 C++ ぬ한국"
     expected = [PIECES[number] for number in vocabulary().encode(text)]
     for searches in (0, 10_000):
-        monkeypatch.setattr(subwords, "SEARCHES", searches)
+        monkeypatch.setattr(subwords, "SEARCHES_BEFORE_DICTIONARY", searches)
         pieces = model.subwords.pieces
         known = Subwords(pieces, [SCORES[PIECES.index(piece)] for piece in pieces])
         assert [known.pieces[number] for number in known.encode(text)] == expected
@@ -167,7 +167,7 @@ def test_megabytes_in_one_line_are_one_text(part: str, megabytes: int, embedder:
 
 def test_units_have_a_longest() -> None:
     assert {len(unit) for unit in units("設" * 1_000 + "x" * 1_000 + "ж" * 1_000 + "9" * 1_000)} <= set(
-        range(LONGEST_UNIT + 2)
+        range(MAX_UNIT_CHARACTERS + 2)
     )
 
 
@@ -202,14 +202,14 @@ def test_equal_models_have_equal_files_and_other_models_another_name(folder: Pat
     assert all(name.startswith("static-tiny-") and name.endswith("/8") for name in names)
 
 
-def test_pieces_that_cannot_be_kept_are_refused(tmp_path: Path) -> None:
+def test_pieces_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     for pieces in (["a", "a"], ["a\n", "b"], ["", "b"], ["a"]):
         with pytest.raises(ValueError, match="piece"):
             write_model(tmp_path, pieces, [-1.0, -1.0], np.ones((2, 4), np.float32), "bad")
 
 
 def test_a_missing_or_damaged_model_is_a_sentence(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(EmbedderError, match=r"install annai again, or set another embedding\.provider"):
+    with pytest.raises(EmbedderError, match=r"reinstall annai, or set another embedding\.provider"):
         StaticEmbedder(4, tmp_path / "nowhere")
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())

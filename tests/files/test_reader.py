@@ -41,7 +41,7 @@ def read_text(folder: Path, text: str, name: str = "page.md") -> Document:
     return read_bytes(folder, text.encode(), name)
 
 
-def refusal(source: Path, path: str, settings: Files | None = None) -> str:
+def skip_reason(source: Path, path: str, settings: Files | None = None) -> str:
     with pytest.raises(SkippedFile) as caught:
         read(source, path, settings)
     return str(caught.value)
@@ -83,7 +83,7 @@ def test_a_byte_order_mark_is_not_part_of_the_text(tmp_path: Path, encoding: str
 
 
 @pytest.mark.parametrize("encoding", ["cp932", "euc_jis_2004"])
-def test_signs_that_vendors_added_to_japanese_are_read(tmp_path: Path, encoding: str) -> None:
+def test_symbols_that_vendors_added_to_japanese_are_read(tmp_path: Path, encoding: str) -> None:
     text = PROSE + "①丸数字と㈱も含みます。\n"
     assert read_bytes(tmp_path, text.encode(encoding)).text == text
 
@@ -127,13 +127,13 @@ def test_line_endings_are_kept(tmp_path: Path) -> None:
 )
 def test_binary_files_are_skipped(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.md").write_bytes(data)
-    assert refusal(tmp_path, "a.md") == "binary file"
+    assert skip_reason(tmp_path, "a.md") == "binary file"
 
 
 def test_bytes_of_no_encoding_are_skipped(tmp_path: Path) -> None:
     noise = b"".join(hashlib.sha256(bytes([seed])).digest() for seed in range(64))
     (tmp_path / "a.md").write_bytes(bytes(code for code in noise if code > 127))
-    assert "unknown encoding" in refusal(tmp_path, "a.md")
+    assert "unknown encoding" in skip_reason(tmp_path, "a.md")
 
 
 def test_an_empty_file_is_an_empty_document(tmp_path: Path) -> None:
@@ -151,10 +151,10 @@ def test_every_document_can_be_stored_as_utf_8(tmp_path: Path) -> None:
 def test_a_file_over_the_limit_is_skipped_with_its_size(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes(b"x" * 12_300)
     settings = Files(max_file_mb=0.01)
-    assert refusal(tmp_path, "a.md", settings) == "12,300 bytes, over the limit of 0.01 MB (files.max_file_mb)"
+    assert skip_reason(tmp_path, "a.md", settings) == "12,300 bytes, over the limit of 0.01 MB (files.max_file_mb)"
     with (tmp_path / "a.md").open("wb") as stream:
         stream.truncate(12_345_678)
-    assert refusal(tmp_path, "a.md") == "12.3 MB, over the limit of 10 MB (files.max_file_mb)"
+    assert skip_reason(tmp_path, "a.md") == "12.3 MB, over the limit of 10 MB (files.max_file_mb)"
     (tmp_path / "a.md").write_bytes(b"x" * 10_000)
     assert read(tmp_path, "a.md", settings).state.size == 10_000
 
@@ -166,7 +166,7 @@ def test_folders_pipes_and_sockets_are_skipped_without_waiting(tmp_path: Path, m
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket.md")
         for name in ("folder.md", "pipe.md", "socket.md"):
-            assert refusal(tmp_path, name) == "not a regular file"
+            assert skip_reason(tmp_path, name) == "not a regular file"
 
 
 def test_nothing_outside_the_source_is_read(tmp_path: Path) -> None:
@@ -179,14 +179,14 @@ def test_nothing_outside_the_source_is_read(tmp_path: Path) -> None:
     (source / "folder").symlink_to(tmp_path / "source2")
     for settings in (Files(), Files(follow_symlinks=True)):
         for path in ("../secret.md", "inside/../../secret.md", "link.md", "folder/secret.md", "../source2/secret.md"):
-            assert "outside" in refusal(source, path, settings)
-        assert "outside" in refusal(source, str(tmp_path / "secret.md"), settings)
+            assert "outside" in skip_reason(source, path, settings)
+        assert "outside" in skip_reason(source, str(tmp_path / "secret.md"), settings)
 
 
 def test_a_link_inside_the_source_is_read_only_when_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("text", encoding="utf-8")
     (tmp_path / "link.md").symlink_to("a.md")
-    assert "symbolic link" in refusal(tmp_path, "link.md")
+    assert "symbolic link" in skip_reason(tmp_path, "link.md")
     assert read(tmp_path, "link.md", Files(follow_symlinks=True)).text == "text"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from annai.errors import CollectionError
-from annai.files.scanner import FoundFile, Scan, compare, scan
+from annai.files.scanner import Scan, ScannedFile, compare, scan
 from annai.settings import Files
 from annai.types import ChangeKind, FileState, Problem
 
@@ -43,12 +43,12 @@ def kinds(result: Scan) -> dict[str, ChangeKind]:
     return {change.path: change.kind for change in result.changes}
 
 
-def test_files_of_the_included_kinds_are_found_in_the_order_of_their_paths(tmp_path: Path) -> None:
+def test_included_files_are_found_in_the_order_of_their_paths(tmp_path: Path) -> None:
     write(tmp_path, "b.md", "a/z.rst", "a.txt", "a/b/c.mdx", "x.py", "y.markdown", "md", "日本語/検索.md")
     assert paths(tmp_path) == ["a.txt", "a/b/c.mdx", "a/z.rst", "b.md", "y.markdown", "日本語/検索.md"]
 
 
-def test_a_found_file_carries_its_size_its_time_and_its_place(tmp_path: Path) -> None:
+def test_a_change_has_the_size_the_time_and_the_path_of_its_file(tmp_path: Path) -> None:
     write(tmp_path, "a.md", text="12345")
     os.utime(tmp_path / "a.md", ns=(1, 1_234_567_891_234_567_891))
     (found,) = scan(tmp_path, Files(), {}).changes
@@ -77,11 +77,11 @@ def test_of_two_names_that_are_the_same_in_nfc_one_is_kept(tmp_path: Path, caplo
     (found,) = scan(tmp_path, Files(), {}).changes
     assert found.path == composed
     assert Path(found.file).name == min(composed, decomposed)
-    assert "left out" in caplog.text
+    assert "skipped" in caplog.text
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
-def test_a_name_that_is_not_utf_8_is_left_out_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_that_is_not_utf_8_is_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, "good.md")
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/\x83e\x83X.md"))).write_text("x", encoding="utf-8")
     assert paths(tmp_path) == ["good.md"]
@@ -183,7 +183,7 @@ def test_ignore_files_above_the_source_do_not_count_without_a_repository(tmp_pat
     assert paths(tmp_path / "docs") == ["a.md"]
 
 
-def test_annaiignore_has_the_last_word_over_gitignore(tmp_path: Path) -> None:
+def test_annaiignore_overrides_gitignore(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b.md", "c.md")
     write(tmp_path, ".gitignore", text="a.md\nb.md\n")
     write(tmp_path, ".annaiignore", text="!a.md\nc.md\n")
@@ -209,7 +209,7 @@ def test_odd_ignore_files_are_survived(tmp_path: Path, caplog: pytest.LogCapture
     (tmp_path / "e" / ".gitignore").mkdir()
     os.mkfifo(tmp_path / "g" / ".gitignore")
     assert paths(tmp_path) == ["b.md", "c/d.md", "e/f.md", "g/h.md"]
-    assert "is skipped" in caplog.text
+    assert "skipped the pattern" in caplog.text
     assert "longer than" in caplog.text
 
 
@@ -301,7 +301,7 @@ def test_a_file_that_cannot_be_hashed_is_updated(tmp_path: Path) -> None:
     known = states(tmp_path)
     os.utime(tmp_path / "a.md", ns=(1, 1))
     found = [
-        FoundFile(each.path, str(each.file), each.size, each.mtime_ns) for each in scan(tmp_path, Files(), {}).changes
+        ScannedFile(each.path, str(each.file), each.size, each.mtime_ns) for each in scan(tmp_path, Files(), {}).changes
     ]
     (tmp_path / "a.md").unlink()
     assert kinds(compare(found, known)) == {"a.md": ChangeKind.UPDATED}
@@ -322,7 +322,7 @@ def test_files_in_a_folder_that_cannot_be_listed_are_not_deleted(
 
     def refusing(path: str) -> "os._ScandirIterator[str]":
         # The tests may run as root, whom no permission stops.
-        if os.path.basename(path) == "shut":  # noqa: PTH119
+        if Path(path).name == "shut":
             raise PermissionError(13, "Permission denied", path)
         return scandir(path)
 

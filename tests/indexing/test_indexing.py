@@ -22,8 +22,8 @@ from tests.conftest import quick_config
 Write = Callable[[str, str], Path]
 
 
-def paths(engine: Engine, query: str, mode: str = "keyword") -> list[str]:
-    answer = engine.search(Query(query, limit=20, mode=mode))  # type: ignore[arg-type]
+def paths(engine: Engine, query: str) -> list[str]:
+    answer = engine.search(Query(query, limit=20, mode="keyword"))
     return list(dict.fromkeys(hit.path for hit in answer.results))
 
 
@@ -119,7 +119,7 @@ class OtherEmbedder(Embedder):
     dimension = 8
     identity = "other/8"
 
-    def embed_batch(self, texts: list[str], kind: Kind) -> Vectors:  # type: ignore[override]  # noqa: ARG002
+    def embed_batch(self, texts: Sequence[str], _kind: Kind) -> Vectors:
         """One direction for everything."""
         return np.eye(1, 8, dtype=np.float32).repeat(len(texts), axis=0)
 
@@ -164,7 +164,9 @@ def test_a_parent_has_the_vector_of_its_parts_together(engine: Engine, write: Wr
     assert all(float(rows[0] @ leaf) > 0.5 for leaf in leaves)
 
 
-def test_an_additive_embedder_embeds_each_text_once_and_counts_fields_by_weight(engine: Engine, write: Write) -> None:
+def test_an_additive_embedder_embeds_each_text_once_and_counts_fields_by_weight(
+    engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write("guide/pears.md", "# Fruit\n\n## One\n" + "apple " * 150 + "\n\n## Two\n" + "banana " * 150)
     embedded: list[str] = []
     embed = engine.embedder.embed_sums
@@ -173,7 +175,7 @@ def test_an_additive_embedder_embeds_each_text_once_and_counts_fields_by_weight(
         embedded.extend(texts)
         return embed(texts)
 
-    engine.embedder.embed_sums = record  # type: ignore[method-assign]
+    monkeypatch.setattr(engine.embedder, "embed_sums", record)
     engine.refresh()
     assert sorted(embedded) == sorted(["Fruit", "guide/pears", "One", "Two", "apple " * 150 + "\n\n", "banana " * 150])
     (passage,) = [each for each in engine.store.sections("root", "guide/pears.md") if each.section.heading == "One"]
@@ -200,7 +202,7 @@ def test_what_a_page_says_of_itself_is_found(engine: Engine, write: Write) -> No
 
 
 def test_a_large_first_index_asks_first(engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexer, "LARGE_FIRST_INDEX", 10)
+    monkeypatch.setattr(indexer, "MAX_UNCONFIRMED_FILES", 10)
     for number in range(11):
         write(f"{number}.md", f"# {number}\ntext")
     asked: list[tuple[int, float]] = []
@@ -283,8 +285,8 @@ def test_collections_are_indexed_and_searched_apart(tmp_path: Path) -> None:
         (tmp_path / name / "a.md").write_text(f"# {name}\napple {name}")
     with Engine(quick_config(tmp_path)) as engine:
         engine.refresh()
-        engine.add_collection("one", "First", tmp_path / "one")
-        engine.add_collection("two", "Second", tmp_path / "two")
+        engine.add_collection("one", tmp_path / "one", "First")
+        engine.add_collection("two", tmp_path / "two", "Second")
         engine.refresh()
         found = engine.search(Query("apple")).results
         assert sorted((hit.collection, hit.path) for hit in found) == [("one", "a.md"), ("two", "a.md")]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from annai.stores.base import RequestResult, Requests, Store
 from annai.stores.memory import MemoryStore
 from annai.stores.sqlite.store import SqliteStore
-from annai.types import Collection
+from annai.types import Collection, RequestStatus
 
 OPENERS: dict[str, Callable[[Path], Store]] = {
     "memory": lambda _: MemoryStore(),
@@ -115,11 +115,13 @@ def test_a_collections_requests_go_when_it_does(store: Store) -> None:
     assert [request.collection for request in store.requests.latest()] == ["b"]
 
 
+RESULTS: dict[str, RequestStatus] = {"complete": "completed", "retry": "pending", "fail": "failed"}
+
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.lists(st.sampled_from("xyz"), max_size=4)),
         st.tuples(st.just("claim"), st.integers(1, 3)),
-        st.tuples(st.sampled_from(["complete", "retry", "fail", "recover"]), st.none()),
+        st.tuples(st.sampled_from([*RESULTS, "recover"]), st.none()),
     ),
     max_size=25,
 )
@@ -140,8 +142,7 @@ def test_no_path_is_ever_pending_twice_or_processed_twice(store: Store, steps: l
         elif what == "recover":
             queue.recover()
         elif processing:
-            status = {"complete": "completed", "retry": "pending", "fail": "failed"}[what]
-            queue.finish([RequestResult(processing[0].id, status)])  # type: ignore[arg-type]  # one of the statuses
-        for status in ("pending", "processing"):
-            paths = [request.path for request in queue.latest(status)]  # type: ignore[arg-type]  # as above
+            queue.finish([RequestResult(processing[0].id, RESULTS[what])])
+        for requests in (queue.latest("pending"), queue.latest("processing")):
+            paths = [request.path for request in requests]
             assert len(paths) == len(set(paths))

@@ -151,7 +151,7 @@ def test_ctrl_c_ends_an_import_with_a_word_and_keeps_what_was_done(annai: Annai,
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert told.strip() == "annai: interrupted; what was indexed so far is kept, and the next run goes on from there."
+    assert told.strip() == "annai: interrupted; what was indexed so far is kept, and the next run continues from there."
     kept = json.loads(annai("status", "--format", "json").stdout)["collections"][0]["documents"]
     assert 0 < kept < 3_000
     assert f"added {3_000 - kept:,}" in annai("import", "-m", "update").stdout
@@ -175,7 +175,7 @@ def test_a_document_must_be_named(annai: Annai, write: Write) -> None:
 def test_a_question_that_nobody_answers_changes_nothing(annai: Annai, write: Write) -> None:
     write("a/a.md", "# A")
     annai("collection", "add", "-n", "kept", "-d", "x", "-s", "a")
-    assert "not answered, so nothing was done" in annai("collection", "delete", "-n", "kept", code=1).stderr
+    assert "no answer, so nothing was done" in annai("collection", "delete", "-n", "kept", code=1).stderr
     assert annai("collection", "ls").stdout == "kept\n"
 
 

@@ -176,7 +176,7 @@ def test_get_shows_documents_sections_relatives_and_lines(annai: Annai, write: W
     assert shown["content"].startswith("## Two")
     assert "did you mean a.md" in annai("get", "b.md", code=1).stderr
     assert "--children" in annai("get", "a.md#7", code=1).stderr
-    assert "it has 14" in annai("get", "a.md", "--lines", "99:100", code=1).stderr
+    assert "it ends at line 14" in annai("get", "a.md", "--lines", "99:100", code=1).stderr
     assert "range of lines" in annai("get", "a.md", "--lines", "x", code=1).stderr
 
 
@@ -202,7 +202,7 @@ def test_collections_are_managed_by_name(annai: Annai, tmp_path: Path) -> None:
     annai("collection", "enable", "-n", "guide")
     annai("collection", "update", "-n", "guide", "-d", "Changed")
     assert "added 1" in annai("import", "-n", "api").stdout
-    assert "has data already" in annai("import", "-n", "api", code=1).stderr
+    assert "already has data" in annai("import", "-n", "api", code=1).stderr
     assert "unchanged 1" in annai("import", "-n", "api", "-m", "update").stdout
     assert "added 1" in annai("import", "-n", "api", "-m", "replace").stdout
     assert {row["collection"] for row in results(annai, "apple")} == {"api", "guide"}
@@ -216,12 +216,12 @@ def test_collections_are_managed_by_name(annai: Annai, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("-n", "a b", "-s", "."), "is not a name for a collection"),
-        (("-n", "x" * 65, "-s", "."), "is not a name for a collection"),
-        (("-n", "search", "-s", "."), "annai uses itself"),
-        (("-n", "root", "-s", "."), "annai uses itself"),
-        (("-n", "ok", "-s", "./missing"), "There is no directory missing"),
-        (("-n", "there", "-s", "."), "There is a collection 'there' already"),
+        (("-n", "a b", "-s", "."), "is not a valid collection name"),
+        (("-n", "x" * 65, "-s", "."), "is not a valid collection name"),
+        (("-n", "search", "-s", "."), "annai uses the name"),
+        (("-n", "root", "-s", "."), "annai uses the name"),
+        (("-n", "ok", "-s", "./missing"), "There is no folder missing"),
+        (("-n", "there", "-s", "."), "The collection 'there' already exists"),
     ],
 )
 def test_a_collection_that_cannot_be_is_refused_with_a_reason(
@@ -253,7 +253,7 @@ def test_init_writes_settings_that_load_and_does_not_overwrite_them(docs: Path) 
     assert "Wrote" in annai("init").stdout
     written = (docs / "annai.toml").read_text()
     assert "# max_file_mb = 10.0" in written
-    assert "exists already" in annai("init", code=1).stderr
+    assert "already exists" in annai("init", code=1).stderr
     uncommented = "\n".join(
         line[2:] if " = " in line else line for line in written.splitlines() if "# " in line or "[" in line
     )

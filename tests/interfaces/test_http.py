@@ -17,9 +17,10 @@ from starlette.routing import Route
 
 from annai.engine import Engine
 from annai.interfaces import http as web
-from annai.interfaces.http import LARGEST_BODY, Application
+from annai.interfaces.http import MAX_BODY_BYTES, Application
 from annai.interfaces.rpc import Service
 from annai.serving.pidfile import proof
+from annai.types import Freshness
 from tests.loopback import DEADLINE, served
 
 Write = Callable[[str, str], Path]
@@ -127,8 +128,8 @@ def test_only_json_is_taken_and_only_where_it_belongs(port: int) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused(port: int) -> None:
-    at_most = b'{"x": "' + b"x" * (LARGEST_BODY - 9) + b'"}'
-    assert len(at_most) == LARGEST_BODY
+    at_most = b'{"x": "' + b"x" * (MAX_BODY_BYTES - 9) + b'"}'
+    assert len(at_most) == MAX_BODY_BYTES
     assert post(port, at_most)[1]["error"]["code"] == -32600
     status, told = post(port, at_most + b" ")
     assert status == 413
@@ -137,7 +138,7 @@ def test_a_body_that_is_too_large_is_refused(port: int) -> None:
 
 def test_a_body_that_grows_too_large_is_refused(port: int) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
-    chunks = (b"x" * 10_000 for _ in range(LARGEST_BODY // 10_000 + 1))
+    chunks = (b"x" * 10_000 for _ in range(MAX_BODY_BYTES // 10_000 + 1))
     with closing(connection):
         connection.request("POST", "/rpc", chunks, JSON, encode_chunked=True)
         with connection.getresponse() as response:
@@ -158,7 +159,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(port: int) -> None:
 
 
 def test_a_connection_that_says_nothing_is_closed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(web, "FIRST_REQUEST_SECONDS", 0.2)
     with (
         served(Application(Service(engine, engine.config))) as port,
         socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as sluggard,
@@ -248,10 +249,10 @@ def test_an_import_and_waiting_callers_hold_up_no_search(
     engine.refresh()
     free, busy = threading.Event(), threading.Semaphore(0)
 
-    def wait(*_: object, **__: object) -> int:
+    def wait(*_: object, **__: object) -> Freshness:
         busy.release()
         free.wait(DEADLINE)
-        return 0
+        return Freshness()
 
     monkeypatch.setattr(engine, "rebuild", wait)
     monkeypatch.setattr(engine, "refresh", wait)
@@ -266,4 +267,6 @@ def test_an_import_and_waiting_callers_hold_up_no_search(
             assert post(port, SEARCH)[1]["result"]["total"] == 1
         finally:
             free.set()
-        assert {each.result()[1]["result"] for each in waiting} == {0}
+        rebuilt, *refreshed = (each.result()[1]["result"] for each in waiting)
+        assert rebuilt == {"waiting": 0, "problem": ""}
+        assert {*refreshed} == {0}

@@ -36,7 +36,7 @@ def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield agent
 
 
-def test_the_protocol_is_the_one_that_was_asked_for(agent: Agent) -> None:
+def test_the_protocol_is_the_one_that_was_requested(agent: Agent) -> None:
     expected = {"legacy": "2025-11-25", "auto": "2026-07-28"}[agent.client.mode]
     assert agent.client.protocol_version == expected
     info = agent.client.server_info
@@ -89,7 +89,7 @@ def test_where_something_is_missing_the_answer_says_what_to_do(agent: Agent) -> 
     assert f"did you mean {SETUP}" in agent.failure("get_document", path="enginering/環境構築.md")
     assert "#1.2" in agent.failure("get_document", path=f"{SETUP}#7.7")
     assert "has 1 page" in agent.failure("get_document", path=HOLIDAYS, page=3)
-    assert "nothing around it" in agent.failure("get_document", path=HOLIDAYS, part="parent")
+    assert "it has no parent" in agent.failure("get_document", path=HOLIDAYS, part="parent")
     empty = agent.call("search", query="zyxwv", mode="keyword", path="enginering")
     assert not empty.is_error
     assert "did you mean engineering" in text(empty)
@@ -106,10 +106,10 @@ def test_where_something_is_missing_the_answer_says_what_to_do(agent: Agent) -> 
         ("search", {"query": 5}, "query must be a string, not 5"),
         ("search", {"query": "x", "limit": 0}, "limit must be between 1 and 50, not 0"),
         ("search", {"query": "x", "limit": "many"}, "limit must be a whole number, not 'many'"),
-        ("search", {"query": "x", "depth": 4}, "depth must be at most 3"),
+        ("search", {"query": "x", "depth": 4}, "depth must be between 0 and 3, not 4"),
         ("search", {"query": "x", "mode": "fast"}, "mode must be one of hybrid, vector, keyword"),
         ("search", {"query": "x", "pathh": "a"}, "did you mean 'path'?"),
-        ("search", {"query": "x" * 1_000_000}, "query must be at most 10,000 characters, not 1,000,000"),
+        ("search", {"query": "x" * 1_000_000}, "query must be between 1 and 10,000 characters, not 1,000,000"),
         ("search", {"x" * 1_000_000: 1, "query": "x"}, "search has no argument 'xxx"),
         ("get_document", {"path": HOLIDAYS, "part": "all"}, "part must be one of"),
         ("get_document", {"path": "../../etc/passwd"}, "There is no document"),
@@ -212,7 +212,7 @@ def test_instructions_name_the_collections_within_a_kilobyte(tmp_path: Path) -> 
     with Engine(load_config(docs_dir=tmp_path)) as engine:
         for number in range(12):
             (tmp_path / f"c{number:02}").mkdir()
-            engine.add_collection(f"c{number:02}", "日本語の長い説明。" * 40, tmp_path / f"c{number:02}")
+            engine.add_collection(f"c{number:02}", tmp_path / f"c{number:02}", "日本語の長い説明。" * 40)
     with connected(tmp_path) as agent:
         said = agent.client.instructions or ""
         assert len(said.encode()) <= 1000
@@ -267,7 +267,7 @@ async def _next_event(client: Client, annai: Annai, arguments: tuple[str, ...]) 
             return
 
 
-def test_the_list_of_resources_is_told_to_have_changed(tmp_path: Path) -> None:
+def test_clients_are_notified_when_the_list_of_resources_changes(tmp_path: Path) -> None:
     (tmp_path / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
     (tmp_path / "a.md").write_text("# A\n\nzebra")
     with connected(tmp_path) as agent:
@@ -283,10 +283,10 @@ def test_a_first_search_indexes_by_itself_and_tells_how_far_it_is(tmp_path: Path
     docs.mkdir()
     for number in range(1500):
         (docs / f"{number}.md").write_text(f"# Note {number}\n\n" + f"zebra number {number} lives here. " * 60)
-    told: list[tuple[float, float | None, str | None]] = []
+    reports: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, total, message))
+        reports.append((progress, total, message))
 
     with connected(tmp_path, "auto", ["--docs-dir", str(docs), "--data-dir", str(data)]) as agent:
         found = agent.do(lambda client: client.call_tool("search", {"query": "zebra"}, progress_callback=note))
@@ -294,9 +294,9 @@ def test_a_first_search_indexes_by_itself_and_tells_how_far_it_is(tmp_path: Path
         assert agent.fields("index_status")["documents"] == 1500
     assert (data / "index.sqlite").exists()
     assert not (docs / ".annai").exists()
-    assert told
-    assert [done for done, _, _ in told] == sorted({done for done, _, _ in told})
-    assert "files indexed" in (told[-1][2] or "")
+    assert reports
+    assert [done for done, _, _ in reports] == sorted({done for done, _, _ in reports})
+    assert "files indexed" in (reports[-1][2] or "")
 
 
 def test_changes_are_seen_by_the_next_search_and_deleted_files_are_gone(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_without_a_watcher_every_search_looks_at_the_disk_first(tmp_path: Path) 
         for word in ("zebra", "giraffe", "lion"):
             (tmp_path / f"{word}.md").write_text(f"# A\n\n{word}")
             found = agent.fields("search", query=word, mode="keyword")
-            # On a machine that is too busy to index it within a moment, that is told.
+            # On a machine that is too busy to index it within a moment, the answer says so.
             assert found["results"] or "still being indexed" in found["notes"][0]
 
 

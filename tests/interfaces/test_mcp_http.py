@@ -68,7 +68,7 @@ def test_tools_resources_and_prompts_work_over_http(agent: Agent) -> None:
     read = agent.do(lambda client: client.read_resource("annai://root/zebra.md")).contents[0]
     assert getattr(read, "text", "").startswith("# The zebra")
     assert agent.do(lambda client: client.get_prompt("answer", {"question": "zebra?"})).messages
-    assert "query must be at most" in agent.failure("search", query="x" * 100_000)
+    assert "query must be between 1 and 10,000 characters" in agent.failure("search", query="x" * 100_000)
 
 
 def test_clients_over_http_hear_of_changes(agent: Agent, folder: Path) -> None:

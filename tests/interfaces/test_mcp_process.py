@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from annai.config import load_config
@@ -229,10 +230,10 @@ def test_a_cancelled_request_is_given_up_and_the_next_is_answered(project: Path,
         (project / f"{number}.md").write_text(f"# Note {number}\n\n" + f"ostrich {number} lives here. " * 80)
     with connected(project, mode) as agent:
 
-        async def begin_and_cancel(client: Any) -> None:  # noqa: ANN401 - the SDK's client
+        async def begin_and_cancel(client: Client) -> None:
             begun = asyncio.Event()
 
-            async def note(*_: object) -> None:
+            async def note(*_: object, **__: object) -> None:
                 begun.set()
 
             call = asyncio.ensure_future(client.call_tool("reindex", {"force": True}, progress_callback=note))
@@ -380,7 +381,7 @@ def index_is_free(project: Path) -> bool:
     path = load_config(docs_dir=project).database_path
     lock = IndexLock(path.with_name(path.name + ".keeper"))
     deadline = time.monotonic() + 20
-    while not lock.hold():
+    while not lock.acquire():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)

@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from annai.errors import AnnaiError
-from annai.interfaces.mcp.arguments import Argument, checked, schema
-from annai.interfaces.mcp.budget import cut, lines, share_out
-from annai.interfaces.mcp.documents import paged
-from annai.interfaces.mcp.reports import described
-from annai.interfaces.mcp.results import answer_result, fenced
+from annai.interfaces.mcp.arguments import Argument, check_arguments, schema
+from annai.interfaces.mcp.budget import fit_excerpts, split_lines, truncate
+from annai.interfaces.mcp.documents import split_pages
+from annai.interfaces.mcp.reports import collection_list
+from annai.interfaces.mcp.results import answer_result, fence
 from annai.text.tokens import count_tokens
 from annai.types import Answer, Collection, Hit
 
@@ -31,7 +31,7 @@ def hit(number: int, content: str) -> Hit:
         depth=1,
         section_number=(1,),
         start_line=1,
-        end_line=max(len(lines(content)), 1),
+        end_line=max(len(split_lines(content)), 1),
         start_position=0,
         end_position=len(content),
         token_count=count_tokens(content),
@@ -47,66 +47,66 @@ def hit(number: int, content: str) -> Hit:
 def test_an_answer_never_holds_more_than_its_tokens(contents: list[str], tokens: int) -> None:
     hits = tuple(hit(number, content) for number, content in enumerate(contents))
     corrected = {letter * 24: letter * 25 for letter in "abc"}
-    told = answer_result(Answer("a question", 1.0, len(hits), hits, corrected=corrected), tokens)
-    assert count_tokens(told.text) <= tokens
-    assert count_tokens(json.dumps(told.fields, ensure_ascii=False)) <= tokens
-    for row, each in zip(told.fields["results"], hits, strict=False):
+    result = answer_result(Answer("a question", 1.0, len(hits), hits, corrected=corrected), tokens)
+    assert count_tokens(result.text) <= tokens
+    assert count_tokens(json.dumps(result.fields, ensure_ascii=False)) <= tokens
+    for row, each in zip(result.fields["results"], hits, strict=False):
         assert row["content"] in each.content
         assert row["content"] == each.content or row["truncated"]
 
 
-def test_what_was_searched_for_in_place_of_a_typing_error_is_told() -> None:
+def test_what_was_searched_for_in_place_of_a_typing_error_is_result() -> None:
     answer = Answer("configuraton", 1.0, 1, (hit(1, "text"),), corrected={"configuraton": "configuration"})
-    told = answer_result(answer, 1000)
-    (note,) = told.fields["notes"]
+    result = answer_result(answer, 1000)
+    (note,) = result.fields["notes"]
     assert note == "No document holds “configuraton”; searched for “configuration”."
-    assert note in told.text
+    assert note in result.text
 
 
 def test_whole_sections_come_before_cut_ones() -> None:
     long, short = "長い文章です。\n" * 500, "短い文章です。\n" * 5
-    shares = share_out([hit(1, short), hit(2, long), hit(3, short), hit(4, short)], 1500)
-    assert [share.is_whole for share in shares] == [True, False, True, True]
-    assert shares[1].content
-    assert long.startswith(shares[1].content)
+    excerpts = fit_excerpts([hit(1, short), hit(2, long), hit(3, short), hit(4, short)], 1500)
+    assert [excerpt.is_whole for excerpt in excerpts] == [True, False, True, True]
+    assert excerpts[1].content
+    assert long.startswith(excerpts[1].content)
 
 
 def test_the_passage_that_matched_stands_for_a_section_that_is_too_long() -> None:
     long = "".join(f"行 {number} の文章です。\n" for number in range(900))
     matched = replace(hit(1, long), passage="行 700 の文章です。\n", passage_line=701)
-    share, _ = share_out([matched, hit(2, "短い。\n")], 1000)
-    assert not share.is_whole
-    assert share.first_line == 701
-    assert share.content.startswith("行 700 の文章です。\n行 701")
-    assert share.content in long
-    assert count_tokens(share.content) > 500
+    excerpt, _ = fit_excerpts([matched, hit(2, "短い。\n")], 1000)
+    assert not excerpt.is_whole
+    assert excerpt.first_line == 701
+    assert excerpt.content.startswith("行 700 の文章です。\n行 701")
+    assert excerpt.content in long
+    assert count_tokens(excerpt.content) > 500
 
 
 def test_a_passage_that_occurs_twice_is_shown_from_its_own_place() -> None:
     long = "同じ行です。\n" + "".join(f"行 {number}。\n" for number in range(900)) + "同じ行です。\n終わり。\n"
     matched = replace(hit(1, long), passage="同じ行です。\n", passage_line=902)
-    (share,) = share_out([matched], 1000)
-    assert share.content == "同じ行です。\n終わり。\n"
+    (excerpt,) = fit_excerpts([matched], 1000)
+    assert excerpt.content == "同じ行です。\n終わり。\n"
 
 
 @given(TEXT, st.integers(5, 200), st.sets(st.integers(1, 50)))
 def test_pages_join_to_the_text_and_know_their_lines(text: str, tokens: int, starts: set[int]) -> None:
-    pages = paged(text, 1, tokens, starts)
+    pages = split_pages(text, 1, tokens, starts)
     assert "".join(page.text for page in pages) == text
-    every = lines(text)
+    every = split_lines(text)
     for page in pages:
         assert "".join(every[page.first_line - 1 : page.last_line]).find(page.text) >= 0
 
 
 @given(TEXT, st.integers(5, 100))
 def test_a_cut_text_is_its_beginning(text: str, tokens: int) -> None:
-    assert text.startswith(cut(text, tokens))
+    assert text.startswith(truncate(text, tokens))
 
 
 @given(TEXT)
 @example("a\n```\nb\n`````\n")
 def test_nothing_in_a_text_ends_its_fence(text: str) -> None:
-    first, *inner, last = fenced(text).split("\n")
+    first, *inner, last = fence(text).split("\n")
     assert first == last
     assert first not in [line.strip() for line in inner]
 
@@ -114,7 +114,7 @@ def test_nothing_in_a_text_ends_its_fence(text: str) -> None:
 @given(st.lists(st.text(max_size=300), max_size=40), st.integers(100, 700))
 def test_a_list_of_collections_keeps_to_its_bytes(descriptions: list[str], room: int) -> None:
     collections = [Collection(f"c{number}", Path("/"), text) for number, text in enumerate(descriptions)]
-    assert len(described(collections, room).encode(errors="surrogatepass")) <= room
+    assert len(collection_list(collections, room).encode(errors="surrogatepass")) <= room
 
 
 ARGUMENTS = (
@@ -134,7 +134,7 @@ JSON = st.recursive(
 def test_whatever_a_model_sends_is_understood_or_refused_in_a_sentence(values: dict[str, object]) -> None:
     refusal, given = "", dict[str, Any]()
     try:
-        given = checked("tool", ARGUMENTS, values)
+        given = check_arguments("tool", ARGUMENTS, values)
     except AnnaiError as error:
         refusal = str(error)
     if not given:

@@ -11,7 +11,7 @@ import pytest
 from annai.engine import Engine
 from annai.errors import ServerError
 from annai.interfaces.render import answer_json
-from annai.interfaces.rpc import METHODS, MOST_CALLS, Failure, Service, parse
+from annai.interfaces.rpc import MAX_BATCH_CALLS, METHODS, CallError, Service, parse
 from annai.types import Query, ServerStatus
 
 Write = Callable[[str, str], Path]
@@ -123,7 +123,7 @@ def test_the_status_tells_of_the_server(engine: Engine) -> None:
         ("search", {"query": "a", "limit": 0}, -32602, "limit must be between 1 and 1,000, not 0."),
         ("search", {"query": "a", "limit": 1001}, -32602, "limit must be between 1 and 1,000"),
         ("search", {"query": "a", "depths": [4]}, -32602, "depths must be between 0 and 3."),
-        ("search", {"query": "a", "paths": ["x"] * 101}, -32602, "paths must be at most 100 at once, not 101."),
+        ("search", {"query": "a", "paths": ["x"] * 101}, -32602, "paths takes at most 100 values, not 101."),
         ("search", {"query": "a", "paths": ["x" * 5000]}, -32602, "Each of paths must have at most 4,096"),
         ("search", {"query": "a", "mode": "magic"}, -32602, "mode must be one of hybrid, vector, keyword"),
         ("search", {"query": " "}, -32602, "The query is empty"),
@@ -134,7 +134,7 @@ def test_the_status_tells_of_the_server(engine: Engine) -> None:
         ("get_requests", {"limit": 10**9}, -32602, "limit must be between 1 and 1,000"),
         ("add_collection", {"name": "a", "source": "relative"}, -32602, "source must be an absolute path"),
         ("import_collection", {"mode": "delete"}, -32602, "mode must be one of new, replace, update"),
-        ("shutdown", {"secret": ""}, -32000, "Only `annai server stop` ends this server."),
+        ("shutdown", {"secret": ""}, -32000, "This server can only be stopped with `annai server stop`."),
     ],
 )
 def test_a_call_that_makes_no_sense_gets_a_sentence(
@@ -195,11 +195,11 @@ def test_a_message_is_one_call_or_a_batch() -> None:
     assert parse(b"{}") == ([{}], False)
     assert parse(b"[{}, 1]") == ([{}, 1], True)
     for body, code in ((b"{", -32700), (b"\xff", -32700), (b"NaN", -32700), (b"[]", -32600)):
-        with pytest.raises(Failure) as caught:
+        with pytest.raises(CallError) as caught:
             parse(body)
         assert caught.value.code == code
-    with pytest.raises(Failure):
-        parse(json.dumps([1] * (MOST_CALLS + 1)).encode())
+    with pytest.raises(CallError):
+        parse(json.dumps([1] * (MAX_BATCH_CALLS + 1)).encode())
 
 
 def test_callers_see_no_traces_of_the_servers_insides(
@@ -211,7 +211,7 @@ def test_callers_see_no_traces_of_the_servers_insides(
     monkeypatch.setattr(engine, "status", fail)
     with caplog.at_level(logging.ERROR):
         error = answer(service, "get_status")["error"]
-    assert error == {"code": -32603, "message": "Something went wrong inside the server; its log tells more."}
+    assert error == {"code": -32603, "message": "Something went wrong inside the server; see its log."}
     assert "a secret of" in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""Is an agent's program told rightly, and nothing else of its configuration touched?"""
+"""Is annai added to an agent's program correctly, with nothing else in its configuration changed?"""
 
 import json
 import os
@@ -50,12 +50,12 @@ def test_a_project_file_gets_the_entry_and_keeps_the_rest(annai: Annai, client: 
     assert str(file) in annai("setup", client).stdout
     entry = json.loads(file.read_text())[section]["annai"]
     assert entry["args"][-3:] == ["mcp", "--docs-dir", str(annai.folder)]
-    assert "has it already" in annai("setup", client).stdout
+    assert "already has this entry" in annai("setup", client).stdout
     kept = file.read_text()
     other = {"other": {"command": "x"}}
     file.write_text(json.dumps({"before": 1, section: other, "after": [2]}))
-    told = annai("setup", client).stdout
-    assert f"{file.name}.bak" in told
+    said = annai("setup", client).stdout
+    assert f"{file.name}.bak" in said
     assert json.loads(file.read_text()) == {"before": 1, section: {**other, "annai": entry}, "after": [2]}
     assert json.loads(file.with_name(f"{file.name}.bak").read_text()) == {"before": 1, section: other, "after": [2]}
     assert json.loads(kept)[section]["annai"] == entry
@@ -74,7 +74,7 @@ def test_a_shared_file_holds_every_project_under_its_own_name(annai: Annai, tmp_
 
     annai("setup", client)
     Annai(other)("setup", client)
-    assert "has it already" in Annai(other)("setup", client).stdout
+    assert "already has this entry" in Annai(other)("setup", client).stdout
     assert {name: entry["args"][-1] for name, entry in servers().items()} == {
         "annai-My-docs": str(annai.folder),
         "annai-My-docs-2": str(other),
@@ -128,7 +128,7 @@ def test_a_file_that_is_not_understood_is_left_alone(annai: Annai) -> None:
         assert file.read_text() == text
     codex = shared_file("codex")
     codex.parent.mkdir(parents=True)
-    for text in ("not toml", 'mcp_servers = { other = { command = "x" } }\n'):
+    for text in ("not toml", "mcp_servers = 5\n", 'mcp_servers = { other = { command = "x" } }\n'):
         codex.write_text(text)
         assert "by hand" in annai("setup", "codex", code=1).stderr
         assert codex.read_text() == text

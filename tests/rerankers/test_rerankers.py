@@ -1,4 +1,4 @@
-"""Are results ordered anew where that is asked for, and is it said where it was not?"""
+"""Are results reranked if the settings say so, and does a note say when they were not?"""
 
 import json
 import threading
@@ -48,7 +48,7 @@ def ask(config: Config, query: Query) -> Answer:
 
 
 @pytest.mark.usefixtures("documents")
-def test_a_service_orders_the_best_results_anew(docs: Path, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_reorders_the_best_results(docs: Path, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RERANK_KEY", KEY)
     query = Query("apple orchard harvest", mode="vector", limit=3)
     before = ask(quick_config(docs), query)
@@ -59,32 +59,32 @@ def test_a_service_orders_the_best_results_anew(docs: Path, service: Service, mo
     assert answer.total == before.total
     assert answer.note == ""
     assert [hit.score for hit in answer.results] == sorted((hit.score for hit in answer.results), reverse=True)
-    (asked,) = service.asked
-    assert asked.path == "/v1/rerank"
-    assert asked.headers["authorization"] == f"Bearer {KEY}"
-    assert asked.body["model"] == "rerank-1"
-    assert len(asked.body["documents"]) == 12
-    assert all(text.startswith("Page") for text in asked.body["documents"])
+    (request,) = service.requests
+    assert request.path == "/v1/rerank"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.body["model"] == "rerank-1"
+    assert len(request.body["documents"]) == 12
+    assert all(text.startswith("Page") for text in request.body["documents"])
 
 
 @pytest.mark.usefixtures("documents")
-def test_a_service_that_says_texts_is_understood_too(docs: Path, service: Service) -> None:
-    service.next.append({"status": 422, "body": '{"error": "missing field `texts`", "error_type": "Validation"}'})
+def test_a_service_may_name_the_field_texts(docs: Path, service: Service) -> None:
+    service.planned.append({"status": 422, "body": '{"error": "missing field `texts`", "error_type": "Validation"}'})
     assert ask(http_config(docs, service), Query("apple orchard", mode="vector")).results[0].path == "7.md"
-    assert [*service.asked[1].body] == ["query", "texts"]
+    assert [*service.requests[1].body] == ["query", "texts"]
 
 
 @pytest.mark.usefixtures("documents")
-def test_the_question_that_was_meant_is_handed_over(docs: Path, service: Service) -> None:
+def test_the_reranker_gets_the_corrected_query(docs: Path, service: Service) -> None:
     answer = ask(http_config(docs, service), Query("apple orchad"))
     assert answer.corrected == {"orchad": "orchard"}
-    assert service.asked[0].body["query"] == "apple orchard"
+    assert service.requests[0].body["query"] == "apple orchard"
 
 
 @pytest.mark.usefixtures("documents")
-def test_only_the_first_candidates_are_looked_at(docs: Path, service: Service) -> None:
+def test_only_the_first_candidates_are_reranked(docs: Path, service: Service) -> None:
     answer = ask(http_config(docs, service, candidates=4), Query("apple", limit=10))
-    assert len(service.asked[0].body["documents"]) == 4
+    assert len(service.requests[0].body["documents"]) == 4
     assert [hit.reasons.rerank is None for hit in answer.results] == [False] * 4 + [True] * 6
 
 
@@ -95,18 +95,18 @@ def test_only_the_first_candidates_are_looked_at(docs: Path, service: Service) -
         ({"hang": True}, "0.2 seconds"),
         ({"status": 500}, "500"),
         ({"status": 429, "headers": {"Retry-After": "60"}}, "429"),
-        ({"cut": 30}, "half an answer"),
+        ({"cut": 30}, "incomplete or invalid answer"),
         ({"body": '{"results": [{"index": 0, "relevance_score": 0.5}]}'}, "1 of 12"),
         ({"body": '{"something": "else"}'}, "no scores"),
     ],
     ids=["silent", "failing", "busy", "half", "fewer", "other"],
 )
-def test_when_it_fails_or_takes_too_long_the_order_stays_and_that_is_said(
+def test_if_it_fails_or_takes_too_long_the_order_stays_and_the_note_says_so(
     docs: Path, service: Service, planned: dict[str, object], note: str
 ) -> None:
     query = Query("apple orchard", mode="vector", limit=12)
     before = ask(quick_config(docs), query)
-    service.next.append(planned)
+    service.planned.append(planned)
     budget = 0.2 if "hang" in planned else 30.0
     answer = ask(http_config(docs, service, budget_seconds=budget), query)
     assert [hit.path for hit in answer.results] == [hit.path for hit in before.results]
@@ -121,7 +121,7 @@ def test_the_note_is_shown_to_people_and_programs(docs: Path, service: Service) 
     )
     annai = Annai(docs)
     annai("import")
-    service.next.extend([{"status": 500}, {"status": 500}])
+    service.planned.extend([{"status": 500}, {"status": 500}])
     assert "not reranked" in annai("search", "apple").stdout
     assert "not reranked" in json.loads(annai("search", "apple", "--format", "json").stdout)["note"]
     assert "note" not in json.loads(annai("search", "apple", "--format", "json").stdout)
@@ -129,7 +129,7 @@ def test_the_note_is_shown_to_people_and_programs(docs: Path, service: Service) 
 
 
 def test_scores_beyond_one_are_brought_between_zero_and_one(docs: Path, service: Service) -> None:
-    service.next.append({"body": '[{"index": 0, "score": -3.0}, {"index": 1, "score": 900.0}]'})
+    service.planned.append({"body": '[{"index": 0, "score": -3.0}, {"index": 1, "score": 900.0}]'})
     reranker = load_reranker(http_config(docs, service))
     assert reranker
     low, high = reranker.rerank("x", ["a", "b"], 30.0)
@@ -148,22 +148,22 @@ def test_settings_that_cannot_work_are_errors(docs: Path, service: Service, monk
 
 
 class Slow(Reranker):
-    """Scores one text at a time, when it is let."""
+    """Scores one text at a time, and waits for `go_on`."""
 
-    chunk = 1
+    chunk_size = 1
 
     def __init__(self) -> None:
         super().__init__()
         self.go_on = threading.Event()
         self.scored: list[str] = []
 
-    def score(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:  # noqa: ARG002
+    def score(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:  # noqa: ARG002 - takes as long as the test wants
         self.scored += texts
         self.go_on.wait(60)
         return [0.5] * len(texts)
 
 
-def test_a_reranker_that_took_too_long_stops_and_is_not_asked_twice_at_once() -> None:
+def test_a_reranker_that_takes_too_long_stops_and_refuses_other_questions_until_then() -> None:
     slow = Slow()
     with pytest.raises(RerankerError, match="longer than"):
         slow.rerank("q", ["a", "b", "c"], 0.05)
@@ -188,7 +188,7 @@ def cross_config(docs: Path, model: Path | str) -> Config:
     return override(config, "rerank", model=str(model), budget_seconds=60.0)
 
 
-def test_a_cross_encoder_orders_results_anew(docs: Path, write: Write, cross_encoder: Path) -> None:
+def test_a_cross_encoder_reorders_results(docs: Path, write: Write, cross_encoder: Path) -> None:
     for number in range(8):
         write(f"{number}.md", f"w{number} w{number + 20} w{number + 40}\n")
     answer = ask(cross_config(docs, cross_encoder), Query("w1 w2", mode="vector", limit=8))

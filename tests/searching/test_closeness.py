@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annai.embedders.packing import MOST_TOKENS, pack_tokens
+from annai.embedders.packing import MAX_BODY_TOKENS, pack_tokens
 from annai.embedders.static import StaticEmbedder
 from annai.searching.closeness import Closeness, closeness
 from annai.text.fields import Fields
@@ -98,5 +98,5 @@ def test_a_question_or_passages_without_tokens_are_no_error() -> None:
 
 def test_what_is_kept_of_an_endless_passage_is_bounded() -> None:
     (packed,) = pack_tokens(EMBEDDER, [passage("word " * 100_000)])
-    assert len(packed) <= 2 * (MOST_TOKENS + 2)
+    assert len(packed) <= 2 * (MAX_BODY_TOKENS + 2)
     compared("word " * 2000, [passage("word")])

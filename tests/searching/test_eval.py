@@ -61,8 +61,8 @@ def test_a_judgement_names_a_file_however_its_path_is_written(fruit: Annai, writ
 def test_a_table_shows_the_measures_the_time_and_the_worst(fruit: Annai) -> None:
     shown = evaluated(fruit)
     assert "nDCG@10" in shown
-    assert "ms a question" in shown
-    worst = shown.split("The worst:")[1]
+    assert "ms per question" in shown
+    worst = shown.split("Worst questions:")[1]
     assert "about the plum" in worst
     assert "about the pear" not in worst
 
@@ -101,15 +101,15 @@ def test_settings_are_compared_side_by_side(fruit: Annai) -> None:
         ('{"id": "a", "text": "x"}\n', "", "No question is named"),
     ],
 )
-def test_wrong_files_are_told_in_one_sentence(fruit: Annai, queries: str, qrels: str, says: str) -> None:
+def test_wrong_files_are_reported_in_one_sentence(fruit: Annai, queries: str, qrels: str, says: str) -> None:
     (fruit.folder / "q.jsonl").write_text(queries)
     (fruit.folder / "r.tsv").write_text(qrels)
-    told = evaluated(fruit, code=1)
-    assert says in told
-    assert told.count("\n") == 1
+    said = evaluated(fruit, code=1)
+    assert says in said
+    assert said.count("\n") == 1
 
 
-def test_missing_and_binary_files_and_wrong_settings_are_told_in_one_sentence(fruit: Annai) -> None:
+def test_missing_and_binary_files_and_wrong_settings_are_reported_in_one_sentence(fruit: Annai) -> None:
     assert "cannot be read" in fruit("eval", "--queries", "none", "--qrels", "r.tsv", code=1).stderr
     (fruit.folder / "binary").write_bytes(b"\xff\xfe\x00")
     assert "UTF-8" in fruit("eval", "--queries", "q.jsonl", "--qrels", "binary", code=1).stderr
@@ -138,5 +138,5 @@ def test_the_measures_are_those_of_the_judge(found: list[str], relevant: dict[st
     assert spec.loader
     judge = module_from_spec(spec)
     spec.loader.exec_module(judge)
-    (measured,) = evaluate(search, [Question("1", "text")], {"1": relevant}, "hybrid").outcomes
+    (measured,) = evaluate(search, [Question("1", "text")], {"1": relevant}, "hybrid").results
     assert (measured.ndcg, measured.recall, measured.mrr) == pytest.approx(judge.measures(found, relevant))

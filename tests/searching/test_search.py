@@ -1,4 +1,4 @@
-"""Does the right answer stand first? What people type, asked of real files with the bundled model."""
+"""Does the right answer come first? What people type, asked of real files with the bundled model."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,7 +64,7 @@ def mixed(write: Write) -> None:
         ("ｐｇ＿ｄｕｍｐ", "backup.md"),
     ],
 )
-def test_the_right_page_stands_first_in_either_language(engine: Engine, question: str, path: str) -> None:
+def test_the_right_page_comes_first_in_either_language(engine: Engine, question: str, path: str) -> None:
     assert first(engine, question) == path
 
 
@@ -74,7 +74,7 @@ def test_a_short_japanese_query_finds_the_japanese_page_that_holds_it(engine: En
     assert first(engine, word) == "auth.md"
 
 
-def test_code_is_found_as_it_stands_before_what_only_has_its_words(engine: Engine, write: Write) -> None:
+def test_code_found_literally_comes_before_what_only_has_its_words(engine: Engine, write: Write) -> None:
     write("a.md", f"# Settings of the server\n\nThe max retry count and the server settings. {FILLER}")
     write("b.md", f"# 雑記\n\n{JAPANESE_FILLER}\n\n最後に `server.max_retry_count` を直す。")
     write("c.md", f"# Retry\n\nmax retry, retry count, max count, server retry. {FILLER}")
@@ -148,8 +148,8 @@ def test_a_small_collection_is_not_drowned_by_a_large_one(tmp_path: Path) -> Non
             (folder / f"{number}.md").write_text(f"# Page {number}\n\nThe server and its settings. {FILLER}")
     (small / "0.md").write_text(f"# Certificates\n\nHow to renew the certificate of the server. {FILLER}")
     with Engine(settings(tmp_path)) as engine:
-        engine.add_collection("large", "", large)
-        engine.add_collection("small", "", small)
+        engine.add_collection("large", large, "")
+        engine.add_collection("small", small, "")
         assert found(engine, "renew the server's certificate")[0].collection == "small"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from annai.config import load_config
 from annai.engine import Engine
-from annai.searching.spelling import correct, corrections
+from annai.searching.spelling import apply_corrections, find_corrections
 from annai.types import Mode, Query, Where
 from tests.conftest import Annai
 
@@ -25,7 +25,7 @@ def project(engine: Engine, write: Write) -> Engine:
 
 
 def asked(project: Engine, text: str, where: Where | None = None) -> dict[str, str]:
-    return corrections(project.store, text, where or Where())
+    return find_corrections(project.store, text, where or Where())
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_a_word_with_one_slip_becomes_one_that_the_documents_hold(project: Engin
 )
 def test_everything_else_is_left_as_it_was_typed(project: Engine, text: str) -> None:
     assert asked(project, text) == {}
-    assert correct(text, {}) == text
+    assert apply_corrections(text, {}) == text
 
 
 def test_all_but_the_word_stays_as_it_is(project: Engine) -> None:
     text = '  Kuberntes\tの "kuberntes" と  kuberntes_x、kuberntes?\n'
     corrected = asked(project, text)
-    assert correct(text, corrected) == '  Kubernetes\tの "kuberntes" と  kuberntes_x、kubernetes?\n'
+    assert apply_corrections(text, corrected) == '  Kubernetes\tの "kuberntes" と  kuberntes_x、kubernetes?\n'
 
 
 def test_the_word_that_most_passages_hold_is_meant_and_always_the_same(engine: Engine, write: Write) -> None:
@@ -115,7 +115,7 @@ def test_collections_with_different_models_tell_it_too(tmp_path: Path) -> None:
     )
     with Engine(load_config(docs_dir=tmp_path)) as engine:
         for name in ("one", "two"):
-            engine.add_collection(name, "", tmp_path / name)
+            engine.add_collection(name, tmp_path / name, "")
         engine.refresh()
         answer = engine.search(Query("configuraton"))
     assert {hit.collection for hit in answer.results} == {"one", "two"}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annai.errors import QueryError
-from annai.serving.wire import decode, from_json, plain, to_json
+from annai.serving.wire import from_json, plain, to_json
 from annai.types import (
     Answer,
     Collection,
@@ -25,6 +25,7 @@ from annai.types import (
     Status,
     StoredSection,
 )
+from annai.values import decode
 
 TEXTS = st.text(max_size=20)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -77,7 +78,7 @@ def test_names_of_files_that_are_no_text_survive_the_wire() -> None:
         (str, ["a"], "limit must be a string, not ['a']."),
         (float, "1", "limit must be a number, not '1'."),
         (Path, 3, "limit must be a path, not 3."),
-        (tuple[str, ...], "abc", "limit must be a list, each a string, not 'abc'."),
+        (tuple[str, ...], "abc", "limit must be a list of strings, not 'abc'."),
         (tuple[str, ...], ["a", 1], "each of limit must be a string, not 1."),
         (tuple[int, int], [1], "limit must be a list of 2, not [1]."),
         (Collection, [], "limit must be an object, not []."),

@@ -19,16 +19,16 @@ from annai.types import Document, FileState, Format, Section
 SMALL = Chunking(size=24, overlap=6, max_tokens=30, min_tokens=3, max_chars=80, min_chars=10)
 
 
-def document(text: str, format: Format = "markdown", body_start: int = 0) -> Document:  # noqa: A002
+def document(text: str, text_format: Format = "markdown", body_start: int = 0) -> Document:
     return Document(
         collection="c",
         path="a.md",
         title="T",
         text=text,
         state=FileState("a.md", len(text), 0),
-        format=format,
+        format=text_format,
         body_start=body_start,
-        outline=outline(text, format, body_start),
+        outline=outline(text, text_format, body_start),
     )
 
 
@@ -155,15 +155,15 @@ CHUNKINGS = st.builds(
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @settings(max_examples=150, deadline=None)
 @given(TEXTS, CHUNKINGS, st.sampled_from(["markdown", "rst", "text"]), st.sampled_from(["", "---\r\n# no\n---\n"]))
-def test_whatever_the_text_the_promises_hold(
+def test_the_promises_hold_for_any_text(
     strategy: str,
     text: str,
     chunking: Chunking,
-    format: Format,  # noqa: A002
+    text_format: Format,
     front: str,
 ) -> None:
     chunking = replace(chunking, overlap=min(chunking.overlap, chunking.size - 1))
-    source = document(front + text, format, len(front))
+    source = document(front + text, text_format, len(front))
     found = load_splitter(strategy)(source, chunking)
     assert_promises(source, found)
     assert_pieces(found, chunking)
@@ -372,9 +372,9 @@ def test_ten_thousand_headings_are_split_in_seconds() -> None:
         f"{'#' * (1 + number % 3)} Part {number}\n\n" + "Some words follow. " * 12 for number in range(10_000)
     )
     source = document(text)
-    began = time.monotonic()
+    start = time.process_time()
     found = load_splitter("sections")(source, Chunking(min_tokens=10))
-    assert time.monotonic() - began < 10
+    assert time.process_time() - start < 10
     assert len(found) > 10_000
 
 
@@ -488,8 +488,8 @@ def test_windows_cover_the_blanks_at_both_ends() -> None:
 # Headings
 
 
-def flat(text: str, chunking: Chunking, format: Format = "markdown") -> list[tuple[str, Section]]:  # noqa: A002
-    found = load_splitter("headings")(document(text, format), chunking)
+def flat(text: str, chunking: Chunking, text_format: Format = "markdown") -> list[tuple[str, Section]]:
+    found = load_splitter("headings")(document(text, text_format), chunking)
     return [(text[s.start : s.end], s) for s in found[1:]]
 
 
@@ -523,7 +523,7 @@ def test_short_chunks_join_the_next_and_the_last_one_the_one_before() -> None:
     ]
 
 
-def test_a_joined_chunk_is_at_most_the_shortest_longer_than_the_longest() -> None:
+def test_a_joined_chunk_has_at_most_max_chars_and_min_chars_characters() -> None:
     text = "# Short\n## B\n" + "x" * 74 + "\n## End\n"
     assert len(text) > SMALL.max_chars + SMALL.min_chars
     found = flat(text, SMALL)

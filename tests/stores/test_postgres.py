@@ -174,7 +174,7 @@ def test_a_machine_without_the_files_serves_and_leaves_indexing_to_others(tmp_pa
     source.mkdir()
     (source / "a.md").write_text("# A\n\napple\n")
     with Engine(load_config(docs_dir=project(tmp_path / "pusher", postgres_url))) as pusher:
-        pusher.add_collection("docs", "All", source)
+        pusher.add_collection("docs", source, "All")
         pusher.refresh()
     elsewhere = tmp_path / "elsewhere"
     source.rename(elsewhere)

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annai.text.tokens import (
-    LOW_WEIGHT,
-    NEARLY_HELD,
+    PARTIAL_PHRASE_SCORE,
+    STOP_WORD_WEIGHT,
     TokenPositions,
     count_tokens,
     exact_phrases,
-    holds_phrase,
     is_cjk_text,
-    marked_spans,
+    matching_spans,
+    phrase_score,
     query_words,
     words,
 )
@@ -48,9 +48,9 @@ from annai.text.tokens import (
 def test_a_query_and_a_text_that_mean_the_same_share_a_word(query: str, text: str) -> None:
     asked = query_words(query)
     assert asked
-    held = words(text)
+    indexed = words(text)
     for word in asked:
-        assert word in held or any(len(word) == 1 and each.startswith(word) for each in held), (asked, held)
+        assert word in indexed or any(len(word) == 1 and each.startswith(word) for each in indexed), (asked, indexed)
 
 
 def test_parts_of_a_name_do_not_hide_the_whole() -> None:
@@ -62,24 +62,24 @@ def test_a_natural_phrase_is_not_one_word() -> None:
     assert {"ポッ", "ッド", "スケ", "ケジ", "ジュ"} <= shared
 
 
-def test_words_that_say_little_weigh_little() -> None:
+def test_stop_words_weigh_little() -> None:
     weights = query_words("how do I restore the backup する方法")
-    assert weights["the"] == weights["how"] == weights["する"] == LOW_WEIGHT
+    assert weights["the"] == weights["how"] == weights["する"] == STOP_WORD_WEIGHT
     assert weights["backup"] == weights["方法"] == 1
 
 
-def test_marks_cover_the_words_as_they_are_written() -> None:
+def test_spans_cover_the_words_as_they_are_written() -> None:
     text = "ＡＤＲ and ｻｰﾊﾞｰ, installing"
-    spans = marked_spans(text, set(query_words("adr サーバ install")))
+    spans = matching_spans(text, set(query_words("adr サーバ install")))
     assert [text[start:end] for start, end in spans] == ["ＡＤＲ", "ｻｰﾊﾞ", "installing"]
 
 
 @given(st.text())
-def test_any_text_has_words_marks_and_tokens(text: str) -> None:
+def test_any_text_has_words_spans_and_tokens(text: str) -> None:
     found = words(text)
     assert all(word and not any(character.isspace() for character in word) for word in found)
     assert set(query_words(text)) <= set(found)
-    for start, end in marked_spans(text, set(found)):
+    for start, end in matching_spans(text, set(found)):
         assert 0 <= start < end <= len(text)
     positions = TokenPositions(text)
     assert len(positions) == count_tokens(text) == positions.count(0, len(text))
@@ -97,7 +97,7 @@ def test_tokens_are_about_what_language_models_count() -> None:
     assert count_tokens("") == 0
 
 
-def test_a_document_with_some_japanese_is_japanese() -> None:
+def test_a_text_with_some_japanese_is_cjk() -> None:
     assert is_cjk_text("Kubernetes の Pod を理解する")
     assert not is_cjk_text("Kubernetes pods, explained to people (解説)" * 3)
     assert not is_cjk_text("")
@@ -119,20 +119,20 @@ def test_a_document_with_some_japanese_is_japanese() -> None:
         ("is the real-time mode on", []),
     ],
 )
-def test_code_and_quotes_are_asked_for_as_they_stand(query: str, phrases: list[str]) -> None:
+def test_code_and_quotes_are_exact_phrases(query: str, phrases: list[str]) -> None:
     assert exact_phrases(query) == phrases
 
 
 @pytest.mark.parametrize(
-    ("text", "held"),
+    ("text", "score"),
     [
         ("set log_dir\nfirst", 1.0),
-        ("set LOG_DIR", NEARLY_HELD),
-        ("set log_dirs", NEARLY_HELD),
+        ("set LOG_DIR", PARTIAL_PHRASE_SCORE),
+        ("set log_dirs", PARTIAL_PHRASE_SCORE),
         ("ｌｏｇ＿ｄｉｒ", 1.0),
         ("the dir of the log", 0.0),
     ],
 )
-def test_a_phrase_is_held_as_it_stands_or_nearly(text: str, held: float) -> None:
-    assert holds_phrase(text, "log_dir") == held
-    assert holds_phrase(text.replace("first", ""), " log_dir ") == held
+def test_a_phrase_scores_less_in_other_case_or_inside_a_longer_word(text: str, score: float) -> None:
+    assert phrase_score(text, "log_dir") == score
+    assert phrase_score(text.replace("first", ""), " log_dir ") == score

@@ -172,7 +172,7 @@ def test_the_command_checks_repairs_tidies_and_moves(docs: Path) -> None:
     (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
     annai = Annai(docs)
     annai("import")
-    assert "The index is whole." in annai("store", "check").stdout
+    assert "The index is consistent." in annai("store", "check").stdout
     with SqliteStore(docs / ".annai" / "index.sqlite") as store:
         store._database.rows("DELETE FROM vectors WHERE section_id < 10")
     assert "check --repair" in annai("store", "check", code=1).stderr

@@ -21,9 +21,9 @@ from annai.errors import EmbedderError, IndexBusy
 from annai.types import ImportSummary, Query, Where
 from annai.upkeep.worker import Worker
 from tests.conftest import quick_config
+from tests.loopback import DEADLINE, eventually
 
 Write = Callable[[str, str], Path]
-DEADLINE = 30.0
 ROOT = Path(__file__).parents[2]
 
 
@@ -33,13 +33,6 @@ def kept(docs: Path) -> Iterator[Engine]:
     with Engine(override(quick_config(docs), "watcher", debounce_ms=40)) as engine, Worker(engine):
         eventually(lambda: bool(engine.store.collections()))
         yield engine
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def found(engine: Engine, word: str) -> set[str]:
@@ -107,8 +100,8 @@ def test_what_changed_while_nobody_watched_is_reconciled(docs: Path, write: Writ
 def test_without_a_watcher_the_worker_looks_by_itself(
     docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("annai.upkeep.worker.UNWATCHED_SECONDS", 0.1)
-    monkeypatch.setattr("annai.upkeep.worker.SETTLING_SECONDS", 0.1)
+    monkeypatch.setattr("annai.upkeep.worker.UNWATCHED_RESCAN_SECONDS", 0.1)
+    monkeypatch.setattr("annai.upkeep.worker.WATCH_START_SECONDS", 0.1)
     with Engine(override(quick_config(docs), "watcher", enabled=False)) as engine, Worker(engine):
         write("a.md", "# A\n\nzebra")
         eventually(lambda: found(engine, "zebra") == {"a.md"})
@@ -121,8 +114,8 @@ def test_a_watcher_that_fails_is_replaced_by_looking(docs: Path, write: Write, m
         raise OSError("the limit of watches is reached")
 
     monkeypatch.setattr("watchfiles.watch", refuse)
-    monkeypatch.setattr("annai.upkeep.worker.UNWATCHED_SECONDS", 0.1)
-    monkeypatch.setattr("annai.upkeep.worker.SETTLING_SECONDS", 0.1)
+    monkeypatch.setattr("annai.upkeep.worker.UNWATCHED_RESCAN_SECONDS", 0.1)
+    monkeypatch.setattr("annai.upkeep.worker.WATCH_START_SECONDS", 0.1)
     with Engine(quick_config(docs)) as engine, Worker(engine):
         eventually(lambda: bool(engine.store.collections()))
         write("a.md", "# A\n\nzebra")
@@ -132,7 +125,7 @@ def test_a_watcher_that_fails_is_replaced_by_looking(docs: Path, write: Write, m
 def test_collections_that_come_and_go_are_followed(kept: Engine, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    kept.add_collection("other", "Another folder", other)
+    kept.add_collection("other", other, "Another folder")
     (other / "a.md").write_text("# A\n\nzebra")
     eventually(lambda: found(kept, "zebra") == {"a.md"})
     kept.delete_collection("other")
@@ -188,15 +181,15 @@ def test_a_document_with_a_waiting_request_is_dirty_until_it_is_indexed(docs: Pa
         assert hits == {"a.md": (True, "updating"), "b.md": (False, "latest")}
         clean = engine.search(Query("zebra", where=Where(clean_only=True)))
         assert [hit.path for hit in clean.results] == ["b.md"]
-        engine.process_queue(patience=0)
+        engine.process_queue(timeout=0)
         assert not any(hit.is_dirty for hit in engine.search(Query("zebra")).results)
 
 
 def test_a_file_that_fails_is_tried_again_three_times_and_stays_visible(
     docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("annai.indexing.indexer.RETRY_PAUSE", 0.01)
-    monkeypatch.setattr("annai.indexing.indexer.RETRY_GROWTH", 1.0)
+    monkeypatch.setattr("annai.indexing.indexer.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("annai.indexing.indexer.RETRY_FACTOR", 1.0)
     attempts: list[str] = []
 
     def fail(*_: object) -> None:
@@ -229,9 +222,9 @@ class Moody(HashingEmbedder):
 def test_when_the_embedder_is_down_the_requests_wait_and_nothing_is_lost(
     docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("annai.indexing.indexer.RETRY_PAUSE", 0.01)
-    monkeypatch.setattr("annai.indexing.indexer.RETRY_GROWTH", 1.0)
-    monkeypatch.setattr("annai.upkeep.worker.ERROR_PAUSE", 0.01)
+    monkeypatch.setattr("annai.indexing.indexer.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("annai.indexing.indexer.RETRY_FACTOR", 1.0)
+    monkeypatch.setattr("annai.upkeep.worker.ERROR_PAUSE_SECONDS", 0.01)
     write("a.md", "# A\n\nzebra")
     with Engine(override(quick_config(docs), "worker", retries=100)) as engine:
         embedder = engine.__dict__["embedder"] = Moody(256)
@@ -250,19 +243,19 @@ def test_only_one_process_indexes_and_the_others_enqueue_and_read(
     write("a.md", "# A\n\nzebra")
     with Engine(config) as holder, Engine(config) as other:
         holder.refresh()
-        assert holder.lock.hold()
+        assert holder.lock.acquire()
         write("a.md", "# A\n\nzebra giraffe")
-        assert other.refresh() == 1
+        assert other.refresh().waiting == 1
         (hit,) = other.search(Query("zebra")).results
         assert hit.index_status == "updating"
-        monkeypatch.setattr("annai.engine.LONG_PATIENCE", 0.05)
+        monkeypatch.setattr("annai.engine.IMPORT_WAIT_SECONDS", 0.05)
         with pytest.raises(IndexBusy, match="try again"):
             other.import_collection(mode="replace")
-        holder.process_queue(patience=0)
+        holder.process_queue(timeout=0)
         assert found(other, "giraffe") == {"a.md"}
         holder.lock.release()
         write("a.md", "# A\n\nlion")
-        assert other.refresh() == 0
+        assert other.refresh().waiting == 0
         assert found(other, "lion") == {"a.md"}
 
 
@@ -330,7 +323,7 @@ with Engine(quick_config(Path(sys.argv[1]))) as engine, Worker(engine):
 
 def test_an_index_survives_fifty_kills_and_equals_the_one_built_without(tmp_path: Path) -> None:
     """Files change while the indexing process is killed again and again, at random moments."""
-    chance = random.Random(4)  # noqa: S311 - a test that can be repeated
+    chance = random.Random(4)  # noqa: S311 - a test that can be repeated, and nothing secret
     troubled, calm = tmp_path / "troubled", tmp_path / "calm"
     troubled.mkdir()
     for number in range(120):
@@ -357,7 +350,7 @@ def test_an_index_survives_fifty_kills_and_equals_the_one_built_without(tmp_path
     contents = []
     for folder in (troubled, calm):
         with Engine(quick_config(folder)) as engine:
-            assert engine.refresh() == 0
+            assert engine.refresh().waiting == 0
             counts = engine.store.requests.counts()
             assert "processing" not in counts
             assert "pending" not in counts

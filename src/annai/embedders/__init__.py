@@ -1,1 +1,1 @@
-"""How texts become vectors: one module a provider."""
+"""How do texts become vectors? One module for each provider."""

@@ -20,60 +20,63 @@ Vectors = NDArray[np.float32]
 Kind = Literal["query", "document"]
 
 CACHE_NAME = "embeddings.sqlite"
-"""The file beside the index in which vectors are remembered."""
+"""The file beside the index that caches vectors."""
 
-USUAL_BATCH = 32
-"""Texts embedded at once where neither the settings nor the provider say otherwise."""
+DEFAULT_BATCH_SIZE = 32
+"""Texts embedded at once unless the settings or the provider say otherwise."""
+
+LOOK_BACK_CHARACTERS = 100
+"""How far before the planned end of a window to look for the end of a word or line."""
 
 
 class Embedder(ABC):
-    """Turns texts into vectors; only `embed_batch` is an embedder's own.
+    """Turns texts into vectors. An embedder implements `embed_batch`; the rest is derived from it.
 
-    It promises: equal texts give equal vectors, whatever else is in the batch; any text is accepted; vectors have
+    It promises: equal texts give equal vectors, whatever else is in the batch; every text is accepted; vectors have
     `dimension` columns and length 1, or 0 for a text that says nothing (the empty one). A text that is too long for
-    the model is embedded in windows, all of which count. Whatever stands in the way is an `EmbedderError`. Several
-    threads may use one embedder at once.
+    the model is embedded in windows, all of which count. Every failure is an `EmbedderError`. Several threads may use
+    one embedder at once.
     """
 
     dimension: int = 0
-    """How many numbers a vector has; 0 until the first text was embedded, where only the model knows."""
+    """Numbers in a vector; 0 until the first text was embedded, if only the model can tell."""
     identity: str
-    """Names model, version, size and prefixes; vectors of different identities must not be compared."""
-    additive: bool = False
-    """Whether the vector of a text is, but for its length, the sum of the vectors of its parts."""
-    tokenwise: bool = False
-    """Whether texts are made of tokens that have numbers and vectors of their own, whatever stands around them."""
-    longest_text: int = 2_000
-    """Texts whose `length` is more are embedded in windows, whose mean by length counts."""
-    longest_batch: int = 1 << 62
-    """The most that a batch may hold: its longest text's `length`, once for each text, since short ones are padded."""
-    parallel: int = 1
+    """Names model, version, dimension and prefixes; vectors of different identities must not be compared."""
+    is_additive: bool = False
+    """Whether the vector of a text is the sum of the vectors of its parts, apart from its length."""
+    has_token_vectors: bool = False
+    """Whether every token has a number and a vector of its own that do not depend on its context."""
+    max_text_length: int = 2_000
+    """Texts with a greater `length` are embedded in windows; their vector is the windows' mean, weighted by length."""
+    max_batch_length: int = 1 << 62
+    """The limit of a batch: the `length` of its longest text times the number of texts, since short ones are padded."""
+    parallel_batches: int = 1
     """How many batches may be embedded at the same time."""
     cache: "VectorCache | None" = None
-    """Where the vectors of documents are remembered, if anywhere."""
+    """Caches the vectors of documents, if it is set."""
 
     def __init__(self, batch_size: int) -> None:
-        self.batch_size = batch_size or USUAL_BATCH
+        self.batch_size = batch_size or DEFAULT_BATCH_SIZE
 
     @abstractmethod
     def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:
-        """Embed at most `batch_size` texts, each of at most `longest_text`, not blank and without lone surrogates."""
+        """Embed at most `batch_size` texts, none blank or longer than `max_text_length`, without lone surrogates."""
 
     def length(self, text: str) -> int:
-        """How long a text is to the model: its characters, or its tokens where the model counts those."""
+        """How long a text is for the model, in characters, or in tokens if the embedder can count those."""
         return len(text)
 
     def embed_sums(self, texts: Sequence[str]) -> Vectors:
-        """For an additive embedder: the vectors of texts before they are scaled to length 1, ready to be added up."""
+        """If `is_additive`: the vectors of texts before they are scaled to length 1, ready to be added up."""
         raise NotImplementedError(f"{self.identity} is not additive")
 
     def token_ids(self, text: str) -> NDArray[np.uint16]:
-        """For a tokenwise embedder: the numbers of the text's tokens, in its order."""
-        raise NotImplementedError(f"{self.identity} has no tokens")
+        """If `has_token_vectors`: the numbers of the text's tokens, in its order."""
+        raise NotImplementedError(f"{self.identity} has no token vectors")
 
     def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
-        """For a tokenwise embedder: a row for each token; how long it is tells how much the token counts."""
-        raise NotImplementedError(f"{self.identity} has no tokens")
+        """If `has_token_vectors`: a row for each token; the longer it is, the more the token counts."""
+        raise NotImplementedError(f"{self.identity} has no token vectors")
 
     def embed_query(self, text: str) -> Vectors:
         """The vector of a question: one row of length `dimension`."""
@@ -83,12 +86,12 @@ class Embedder(ABC):
         """The vectors of texts, one row each, in their order."""
         if self.cache is None:
             return self._embed(texts, "document")
-        vectors = self.cache.fill(self.identity, texts, lambda missing: self._embed(missing, "document"))
+        vectors = self.cache.get_or_embed(self.identity, texts, lambda missing: self._embed(missing, "document"))
         self.dimension = self.dimension or vectors.shape[1]
         return vectors
 
     def close(self) -> None:
-        """Let go of the model and of what is remembered; the next text opens them again."""
+        """Unload the model and close the cache; the next text opens them again."""
         if self.cache is not None:
             self.cache.close()
 
@@ -104,78 +107,94 @@ class Embedder(ABC):
         rows = [
             (batch, vectors)
             for batch, vectors in zip(
-                batches, self._embed_all([[windows[each][0] for each in batch] for batch in batches], kind), strict=True
+                batches,
+                self._embed_batches([[windows[each][0] for each in batch] for batch in batches], kind),
+                strict=True,
             )
         ]
         if not self.dimension:
-            # Nothing but blank texts so far, and their rows of zeros need a length.
-            self._checked(self.embed_batch(["."], kind), 1)
+            # All texts so far were blank, and their rows of zeros need a dimension.
+            self._check(self.embed_batch(["."], kind), 1)
         sums = np.zeros((len(texts), self.dimension), np.float32)
         for batch, vectors in rows:
             lengths = np.array([[windows[each][1]] for each in batch], np.float32)
             np.add.at(sums, [owners[each] for each in batch], vectors * lengths)
-        return normalised(sums)
+        return normalise_rows(sums)
 
     def _windows(self, text: str) -> list[tuple[str, int]]:
-        """The text in parts that the model takes whole, each with its length; nothing of a blank text."""
+        """The text in parts that the model takes whole, each with its length; none for a blank text."""
         if not text.strip():
             return []
         length = self.length(text)
-        if length <= self.longest_text or len(text) == 1:
+        if length <= self.max_text_length or len(text) == 1:
             return [(text, max(length, 1))]
-        parts = -(-length // self.longest_text)
+        parts = -(-length // self.max_text_length)
         starts = [len(text) * number // parts for number in range(parts)]
-        cuts = sorted({0, *(_near_space(text, start) for start in starts[1:]), len(text)})
-        if len(cuts) == 2:  # A text of few characters and many tokens: anywhere is as good.
+        cuts = sorted({0, *(_word_end_before(text, start) for start in starts[1:]), len(text)})
+        if len(cuts) == 2:  # A text of few characters and many tokens may be cut anywhere.
             cuts.insert(1, len(text) // 2)
         return [window for start, end in pairwise(cuts) for window in self._windows(text[start:end])]
 
     def _batches(self, lengths: Sequence[int]) -> list[list[int]]:
-        """Which windows are embedded together: those of like length, so that little is padding, the longest first."""
+        """The windows of each batch: those of similar length together, so that little is padding; longest first."""
         batches: list[list[int]] = []
         for number in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
             last = batches[-1] if batches else []
             # The first of a batch is its longest.
-            room = self.longest_batch // lengths[last[0]] if last else 0
+            room = self.max_batch_length // lengths[last[0]] if last else 0
             if last and len(last) < min(self.batch_size, room):
                 last.append(number)
             else:
                 batches.append([number])
         return batches
 
-    def _embed_all(self, batches: Sequence[list[str]], kind: Kind) -> Iterable[Vectors]:
-        """Embed batches, several at a time where that is allowed; the first that fails ends it."""
-        if self.parallel == 1 or len(batches) < 2:
-            return [self._checked(self.embed_batch(batch, kind), len(batch)) for batch in batches]
-        from concurrent.futures import ThreadPoolExecutor  # most embedders have no use for it
+    def _embed_batches(self, batches: Sequence[list[str]], kind: Kind) -> Iterable[Vectors]:
+        """Embed batches, `parallel_batches` at a time; the first failure ends it."""
+        if self.parallel_batches == 1 or len(batches) < 2:
+            return [self._check(self.embed_batch(batch, kind), len(batch)) for batch in batches]
+        from concurrent.futures import ThreadPoolExecutor  # most embedders do not need it
 
-        pool = ThreadPoolExecutor(self.parallel)
+        pool = ThreadPoolExecutor(self.parallel_batches)
         try:
-            found = pool.map(lambda batch: self.embed_batch(batch, kind), batches)
-            return [self._checked(vectors, len(batch)) for vectors, batch in zip(found, batches, strict=True)]
+            results = pool.map(lambda batch: self.embed_batch(batch, kind), batches)
+            return [self._check(vectors, len(batch)) for vectors, batch in zip(results, batches, strict=True)]
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _checked(self, vectors: Vectors, count: int) -> Vectors:
+    def _check(self, vectors: Vectors, count: int) -> Vectors:
         expected = self.dimension or (vectors.shape[1] if vectors.ndim == 2 else 0)
         if not expected or vectors.shape != (count, expected) or not np.isfinite(vectors).all():
             raise EmbedderError(
-                f"{self.identity} returned vectors of shape {vectors.shape} for {count} texts "
-                f"where {expected or 'some'} finite numbers each were expected; check [embedding] in annai.toml."
+                f"{self.identity} returned vectors of shape {vectors.shape} for {count} texts, not "
+                f"{expected or 'some'} finite numbers for each; check [embedding] in annai.toml."
             )
         self.dimension = expected
         return vectors
 
 
-def normalised(vectors: Vectors) -> Vectors:
+class AdditiveEmbedder(Embedder):
+    """An embedder whose vectors add up; it implements `embed_sums`."""
+
+    is_additive = True
+
+    @abstractmethod
+    def embed_sums(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of texts before they are scaled to length 1, ready to be added up."""
+
+    def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002 - queries are texts like others
+        """Add up each text's parts and scale the sums to length 1."""
+        return normalise_rows(self.embed_sums(texts))
+
+
+def normalise_rows(vectors: Vectors) -> Vectors:
     """Rows scaled to length 1; rows of zeros stay."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return cast(Vectors, vectors / np.where(lengths > 0, lengths, 1))
 
 
-def _near_space(text: str, position: int) -> int:
-    """The end of the last word or line before a position, if there is one near."""
-    spaces = [text.rfind(space, max(position - 100, 0), position) for space in "\n。 "]
+def _word_end_before(text: str, position: int) -> int:
+    """The end of the last word or line just before a position, or the position itself if there is none."""
+    spaces = [text.rfind(space, max(position - LOOK_BACK_CHARACTERS, 0), position) for space in "\n。 "]
     return max(spaces) + 1 or position
 
 
@@ -188,23 +207,23 @@ PROVIDERS = {
     "use": "annai.embedders.use",
     "hashing": "annai.embedders.hashing",
 }
-"""Provider → the module whose `create` makes the embedder; imported when asked for."""
+"""Provider → the module whose `create` makes the embedder; imported when it is needed."""
 
-UNCACHED = frozenset({"static", "hashing"})
-"""Providers that are quicker than looking a vector up."""
+UNCACHED_PROVIDERS = frozenset({"static", "hashing"})
+"""They embed a text faster than the cache finds its vector."""
 
 
 def load_embedder(
     settings: Embedding, model: Model | None = None, retry: Retry | None = None, *, cache: Path | None = None
 ) -> Embedder:
-    """The embedder that the settings name; its model is loaded when the first text comes.
+    """The embedder that the settings name; its model is loaded with the first text.
 
-    Vectors of documents are remembered in the file `cache`, if one is named and that pays.
+    The file `cache`, if one is given, caches the vectors of documents, unless embedding them is faster.
     """
     module = import_module(PROVIDERS[settings.provider])
     embedder = cast(Embedder, module.create(settings, model=model or Model(), retry=retry or Retry()))
-    if cache and settings.cache_mb and settings.provider not in UNCACHED:
-        from annai.embedders.cache import VectorCache  # only where it is used
+    if cache and settings.cache_mb and settings.provider not in UNCACHED_PROVIDERS:
+        from annai.embedders.cache import VectorCache  # loads SQLite
 
         embedder.cache = VectorCache(cache, settings.cache_mb * 1_000_000)
     return embedder

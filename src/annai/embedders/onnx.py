@@ -4,31 +4,48 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
-from annai.models.known import AUTO, cut, folder_name, identity, known_model, prefixes, read_json, wanted_dimension
+from annai.models.catalog import known_model
+from annai.models.devices import BATCH_TOKENS, MAX_TEXT_TOKENS
+from annai.models.extras import ModelUnavailable, error_summary, load_extra
 from annai.models.unloading import AutoUnloaded
-from annai.models.weights import Unavailable, load_extra
+from annai.models.vectors import (
+    NO_PREFIXES,
+    configured_dimension,
+    configured_prefixes,
+    folder_name,
+    identity,
+    truncate,
+)
+from annai.models.weights import read_json
 from annai.settings import Embedding, Model
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
 
 PROVIDER = "onnx"
 
 MODEL_FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx", "model_int8.onnx")
-"""Where the model is, the first that is there."""
+"""Where the model may be; the first that exists counts."""
 
-BATCH_TOKENS = 4_096
-"""Tokens in a batch, padding included: its memory grows with them, and a query waits for the batch at work."""
+MODEL_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "position_ids"})
+"""What a model of texts may ask for."""
 
-USUAL_TOKENS, MOST_TOKENS = 512, 8_192
-"""What a model takes that does not say, and the most that any is given."""
+DEFAULT_MAX_TOKENS = 512
+"""What a model takes if its files do not say."""
 
-WIDTH_STEP = 16
-"""Batches are padded to multiples of this many tokens: memory is kept for few shapes then."""
+PADDING_STEP_TOKENS = 16
+"""Batches are padded to multiples of this, so that onnxruntime reserves memory for few shapes."""
+
+CUDA = "CUDAExecutionProvider"
 
 Integers = NDArray[np.int64]
 
@@ -39,74 +56,71 @@ def create(settings: Embedding, *, model: Model, **_: object) -> Embedder:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class _LoadedModel:
     """A model in memory."""
 
-    session: Any
-    tokenizer: Any
+    session: "InferenceSession"
+    tokenizer: "Tokenizer"
     inputs: frozenset[str]
     output: str
     pooling: str
-    padding: int
+    padding_id: int
 
 
 class OnnxEmbedder(Embedder):
-    """Loads its model with the first text, and lets go of it when it is idle."""
+    """Loads its model with the first text, and unloads it when it is idle."""
 
-    longest_batch = BATCH_TOKENS
+    max_batch_length = BATCH_TOKENS["cpu"]
 
     def __init__(self, settings: Embedding, model: Model) -> None:
         super().__init__(settings.batch_size)
         self._settings = settings
         self._folder = Path(settings.model).expanduser()
-        known = known_model(self._folder.name)
-        query, document = prefixes(settings, known)
-        self._before = ("" if query == AUTO else query, "" if document == AUTO else document)
-        self.dimension = wanted_dimension(settings, None)
-        there = settings.model and self._folder.is_dir()
-        name = folder_name(self._folder) if there else settings.model
-        self.identity = identity(PROVIDER, name, self.dimension, self._before)
-        self._resident = AutoUnloaded(self._load, model)
-        self._one_at_a_time = threading.Lock()
+        self._prefixes = configured_prefixes(settings, known_model(self._folder.name)).or_else(NO_PREFIXES)
+        self.dimension = configured_dimension(settings, None)
+        name = folder_name(self._folder) if settings.model and self._folder.is_dir() else settings.model
+        self.identity = identity(PROVIDER, name, self.dimension, self._prefixes)
+        self._model = AutoUnloaded(self._load, model)
+        self._lock = threading.Lock()
 
     def length(self, text: str) -> int:
-        """The tokens of a text behind the longer of its prefixes, as the model counts them."""
-        with self._resident.use() as loaded:
-            return len(loaded.tokenizer.encode(max(self._before, key=len) + text).ids)
+        """The tokens of a text with the longer of the prefixes, as the model counts them."""
+        with self._model.use() as model:
+            return len(model.tokenizer.encode(self._prefixes.longest + text).ids)
 
     def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:
-        """Run the model, and make one vector of each text's."""
-        before = self._before[0 if kind == "query" else 1]
-        with self._resident.use() as loaded, self._one_at_a_time:
-            encoded = [each.ids for each in loaded.tokenizer.encode_batch([before + text for text in texts])]
-            ids, mask = _padded(encoded, loaded.padding)
-            given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-            given["position_ids"] = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
+        """Run the model and pool the vectors of each text's tokens."""
+        prefix = self._prefixes.of(kind)
+        with self._model.use() as model, self._lock:
+            encoded = [each.ids for each in model.tokenizer.encode_batch([prefix + text for text in texts])]
+            ids, mask = _pad(encoded, model.padding_id)
+            inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            inputs["position_ids"] = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
             try:
-                (found,) = loaded.session.run([loaded.output], {name: given[name] for name in loaded.inputs})
+                (output,) = model.session.run([model.output], {name: inputs[name] for name in model.inputs})
             except Exception as error:
                 raise EmbedderError(
-                    f"The model in {self._folder} failed ({_first_line(error)}); "
+                    f"The model in {self._folder} failed ({error_summary(error)}); "
                     "set embedding.max_tokens to what it takes."
                 ) from error
-        return cut(_pooled(np.asarray(found, np.float32), mask, loaded.pooling), self._settings, str(self._folder))
+        return truncate(_pool(np.asarray(output, np.float32), mask, model.pooling), self._settings, str(self._folder))
 
     def close(self) -> None:
-        """Let go of the model."""
-        self._resident.release()
+        """Unload the model."""
+        self._model.unload()
         super().close()
 
-    def _load(self) -> _Loaded:
+    def _load(self) -> _LoadedModel:
         try:
             return self._open()
-        except Unavailable as error:
+        except ModelUnavailable as error:
             raise EmbedderError(str(error)) from None
 
-    def _open(self) -> _Loaded:
+    def _open(self) -> _LoadedModel:
         file = next((self._folder / each for each in MODEL_FILES if (self._folder / each).is_file()), None)
-        tokens = self._folder / "tokenizer.json"
-        if not self._settings.model or file is None or not tokens.is_file():
-            raise Unavailable(
+        tokenizer_file = self._folder / "tokenizer.json"
+        if not self._settings.model or file is None or not tokenizer_file.is_file():
+            raise ModelUnavailable(
                 f"There is no ONNX model in {self._settings.model or 'the folder that embedding.model should name'!r}; "
                 "it needs the files model.onnx and tokenizer.json."
             )
@@ -114,71 +128,72 @@ class OnnxEmbedder(Embedder):
         tokenizers = load_extra(PROVIDER, "tokenizers")
         options = runtime.SessionOptions()
         options.log_severity_level = 3
-        # Memory that is kept for shapes seen before only grows.
+        # The arena keeps memory for every shape it has seen, and never shrinks.
         options.enable_cpu_mem_arena = False
         try:
-            tokenizer = tokenizers.Tokenizer.from_file(str(tokens))
-            session = runtime.InferenceSession(str(file), options, providers=self._providers(runtime))
+            tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer_file))
+            session = runtime.InferenceSession(str(file), options, providers=self._execution_providers(runtime))
         except Exception as error:
-            raise Unavailable(f"The model {file} cannot be loaded ({_first_line(error)}); fetch it again.") from error
-        self.longest_text = self._longest(tokenizer)
-        padding = (tokenizer.padding or {}).get("pad_id", 0)
+            raise ModelUnavailable(
+                f"The model {file} cannot be loaded ({error_summary(error)}); download it again."
+            ) from error
+        self.max_text_length = self._max_tokens(tokenizer)
+        padding_id = (tokenizer.padding or {}).get("pad_id", 0)
         tokenizer.no_truncation()
         tokenizer.no_padding()
         inputs = frozenset(each.name for each in session.get_inputs())
-        unknown = inputs - {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
-        if unknown or "input_ids" not in inputs:
-            raise Unavailable(
-                f"{file} is not a model of texts: it wants {', '.join(sorted(inputs))}; choose another model."
+        if inputs - MODEL_INPUTS or "input_ids" not in inputs:
+            raise ModelUnavailable(
+                f"{file} is not a model of texts: its inputs are {', '.join(sorted(inputs))}; choose another model."
             )
-        return _Loaded(session, tokenizer, inputs, _output(session), self._pooling(), padding)
+        return _LoadedModel(session, tokenizer, inputs, _output_name(session), self._pooling(), padding_id)
 
-    def _providers(self, runtime: Any) -> list[str]:  # noqa: ANN401 - the module onnxruntime
-        """Where the model runs."""
-        there, wanted = runtime.get_available_providers(), self._settings.device
-        cuda = wanted.startswith("cuda")
-        if (cuda and "CUDAExecutionProvider" not in there) or wanted == "mps":
-            raise Unavailable(
-                f"This onnxruntime has no device {wanted!r}; set embedding.device to auto or cpu"
-                + (", or install onnxruntime-gpu." if cuda else ".")
+    def _execution_providers(self, runtime: ModuleType) -> list[str]:
+        """Where onnxruntime runs the model."""
+        device = self._settings.device
+        has_cuda, wants_cuda = CUDA in runtime.get_available_providers(), device.startswith("cuda")
+        if (wants_cuda and not has_cuda) or device == "mps":
+            raise ModelUnavailable(
+                f"This onnxruntime has no device {device!r}; set embedding.device to auto or cpu"
+                + (", or install onnxruntime-gpu." if wants_cuda else ".")
             )
-        gpu = ["CUDAExecutionProvider"] if wanted in ("auto", "cuda") and "CUDAExecutionProvider" in there else []
-        return [*gpu, "CPUExecutionProvider"]
+        return [*([CUDA] if has_cuda and device in ("auto", "cuda") else []), "CPUExecutionProvider"]
 
     def _pooling(self) -> str:
-        """How a text's vectors become one: as the settings say, as the folder says, or by their mean."""
-        if self._settings.pooling != AUTO:
+        """How the vectors of a text's tokens become one: as the settings say, or the folder, or else their mean."""
+        if self._settings.pooling != "auto":
             return self._settings.pooling
         config = read_json(self._folder / "1_Pooling" / "config.json")
         if config.get("pooling_mode_cls_token") or config.get("pooling_mode") == "cls":
             return "cls"
         return "last" if config.get("pooling_mode_lasttoken") or config.get("pooling_mode") == "lasttoken" else "mean"
 
-    def _longest(self, tokenizer: Any) -> int:  # noqa: ANN401 - a Tokenizer
-        """How many tokens the model is given at once: the least that the settings or its files say."""
+    def _max_tokens(self, tokenizer: "Tokenizer") -> int:
+        """How many tokens the model gets at once: the smallest limit that the settings or its files name."""
         config = read_json(self._folder / "config.json")
         # RoBERTa counts positions from 2.
-        taken = 2 if "roberta" in str(config.get("model_type")) else 0
-        said = (
+        offset = 2 if "roberta" in str(config.get("model_type")) else 0
+        limits = (
             self._settings.max_tokens,
             read_json(self._folder / "sentence_bert_config.json").get("max_seq_length"),
             (tokenizer.truncation or {}).get("max_length"),
-            (config.get("max_position_embeddings") or taken) - taken,
+            (config.get("max_position_embeddings") or offset) - offset,
         )
-        return min(MOST_TOKENS, *([each for each in said if isinstance(each, int) and each > 0] or [USUAL_TOKENS]))
+        named = [each for each in limits if isinstance(each, int) and each > 0]
+        return min(MAX_TEXT_TOKENS, *(named or [DEFAULT_MAX_TOKENS]))
 
 
-def _output(session: Any) -> str:  # noqa: ANN401 - an InferenceSession
-    """The output that is the text's vector, else the vectors of its tokens."""
+def _output_name(session: "InferenceSession") -> str:
+    """The output with the text's vector, or else with the vectors of its tokens."""
     names = [each.name for each in session.get_outputs()]
-    known = ("sentence_embedding", "last_hidden_state", "token_embeddings")
-    return next((name for name in known if name in names), names[0])
+    preferred = ("sentence_embedding", "last_hidden_state", "token_embeddings")
+    return next((name for name in preferred if name in names), names[0])
 
 
-def _padded(encoded: Sequence[Sequence[int]], padding: int) -> tuple[Integers, Integers]:
-    """Rows of one length, and which of their numbers are tokens."""
-    width = -(-max(map(len, encoded)) // WIDTH_STEP) * WIDTH_STEP
-    ids = np.full((len(encoded), width), padding, np.int64)
+def _pad(encoded: Sequence[Sequence[int]], padding_id: int) -> tuple[Integers, Integers]:
+    """Rows of equal length, and a mask of the tokens that are not padding."""
+    width = -(-max(map(len, encoded)) // PADDING_STEP_TOKENS) * PADDING_STEP_TOKENS
+    ids = np.full((len(encoded), width), padding_id, np.int64)
     mask = np.zeros_like(ids)
     for row, each in enumerate(encoded):
         ids[row, : len(each)] = each
@@ -186,19 +201,15 @@ def _padded(encoded: Sequence[Sequence[int]], padding: int) -> tuple[Integers, I
     return ids, mask
 
 
-def _pooled(found: Vectors, mask: Integers, pooling: str) -> Vectors:
-    """One vector a text."""
-    if found.ndim == 2:
-        return found
+def _pool(output: Vectors, mask: Integers, pooling: str) -> Vectors:
+    """One vector for each text."""
+    if output.ndim == 2:
+        return output
     if pooling == "cls":
-        rows: Vectors = found[:, 0]
+        rows: Vectors = output[:, 0]
     elif pooling == "last":
-        rows = found[np.arange(len(found)), mask.sum(axis=1) - 1]
+        rows = output[np.arange(len(output)), mask.sum(axis=1) - 1]
     else:
         weights = mask[:, :, None].astype(np.float32)
-        rows = (found * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
+        rows = (output * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1)
     return rows
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"

@@ -1,4 +1,4 @@
-"""How are a passage's tokens kept in an index? Packed into bytes, so that a search compares them and reads no text."""
+"""How does an index hold a passage's tokens? Packed into bytes, so that a search compares them without the text."""
 
 from collections.abc import Sequence
 
@@ -8,25 +8,26 @@ from numpy.typing import NDArray
 from annai.embedders.base import Embedder
 from annai.text.fields import Fields, meaningful_path
 
-MOST_TOKENS, MOST_LABEL_TOKENS = 1024, 64
-"""Of a passage's text, and of its title and of its other labels, these many tokens count: it bounds the time."""
+MAX_BODY_TOKENS = 1024
+MAX_LABEL_TOKENS = 64
+"""How many tokens count of a passage's text, and of its title, headings and path each: this bounds the time."""
 
 
 def pack_tokens(embedder: Embedder, passages: Sequence[Fields]) -> list[bytes]:
-    """The tokens of passages as the index keeps them: two counts, then those of title, labels and text."""
-    known: dict[str, NDArray[np.uint16]] = {}
+    """The tokens of passages as the index holds them: two counts, then the tokens of title, other labels and text."""
+    cache: dict[str, NDArray[np.uint16]] = {}
 
     def label(text: str) -> NDArray[np.uint16]:
-        # A title comes again with every passage.
-        if text not in known:
-            known[text] = embedder.token_ids(text)[:MOST_LABEL_TOKENS]
-        return known[text]
+        # Every passage of a document has the same title.
+        if text not in cache:
+            cache[text] = embedder.token_ids(text)[:MAX_LABEL_TOKENS]
+        return cache[text]
 
     packed = []
     for passage in passages:
         title = label(passage.title)
         labels = np.concatenate([label(meaningful_path(passage.path)), label(passage.headings)])
         counts = np.array([len(title), len(labels)], np.uint16)
-        body = embedder.token_ids(passage.body)[:MOST_TOKENS]
+        body = embedder.token_ids(passage.body)[:MAX_BODY_TOKENS]
         packed.append(np.concatenate([counts, title, labels, body]).astype("<u2").tobytes())
     return packed

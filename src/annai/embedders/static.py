@@ -1,4 +1,4 @@
-"""What does a text mean, at megabytes a second? The bundled model: a text is the sum of its subwords' vectors."""
+"""What does a text mean to the bundled model? The sum of its subwords' vectors, at megabytes a second."""
 
 import sys
 from collections.abc import Sequence
@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.embedders.base import Embedder, Kind, Vectors, normalised
+from annai.embedders.base import AdditiveEmbedder, Embedder, Vectors
 from annai.embedders.static_model import open_model
 from annai.settings import Embedding
 
 BUNDLED = Path(__file__).parent / "static_data"
+"""The folder of the model that comes with annai."""
 
 
 def create(settings: Embedding, **_: object) -> Embedder:
@@ -19,27 +20,22 @@ def create(settings: Embedding, **_: object) -> Embedder:
     return StaticEmbedder(settings.batch_size)
 
 
-class StaticEmbedder(Embedder):
-    """Opens its model at once, since that takes milliseconds, and reads from it what texts need."""
+class StaticEmbedder(AdditiveEmbedder):
+    """Opens its model at once, since that takes milliseconds, and reads only the vectors that texts need."""
 
-    additive = True
-    longest_text = sys.maxsize
+    max_text_length = sys.maxsize
 
     def __init__(self, batch_size: int, folder: Path = BUNDLED) -> None:
         super().__init__(batch_size)
         self._model = open_model(folder)
         self.dimension = self._model.dimension
         self.identity = self._model.identity
-        self.tokenwise = len(self._model.scales) <= np.iinfo(np.uint16).max + 1
-
-    def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002 - queries are texts like others
-        """Add up each text's subwords, and scale."""
-        return normalised(self.embed_sums(texts))
+        self.has_token_vectors = len(self._model.scales) <= np.iinfo(np.uint16).max + 1
 
     def embed_sums(self, texts: Sequence[str]) -> Vectors:
         """Add up each text's subwords.
 
-        Text by text, so that a vector does not depend on the batch to the last bit; batches are hardly faster.
+        One text at a time, so that not even the last bit of a vector depends on the batch; batches are hardly faster.
         """
         model = self._model
         sums = np.zeros((len(texts), self.dimension), np.float32)

@@ -1,6 +1,6 @@
-"""How is the bundled model kept on disk? A folder of plain files, read in milliseconds and mapped, not loaded.
+"""What does the bundled model look like on disk? A folder of plain files, opened in milliseconds and memory-mapped.
 
-name.txt        the model's name, ending in what tells its contents from all others
+name.txt        the model's name, ending in a digest of its contents
 vocabulary.txt  the pieces in the order of their ids, one a line, UTF-8
 scores.npy      float32, how likely each piece is, as a logarithm
 vectors.npy     int8, one row a piece
@@ -24,7 +24,7 @@ SCORES, VECTORS, SCALES = "scores.npy", "vectors.npy", "scales.npy"
 
 @dataclass(frozen=True, slots=True)
 class StaticModel:
-    """One vector a subword; a row of `vectors` times its scale."""
+    """One vector for each subword: its row of `vectors` times its scale."""
 
     name: str
     dimension: int
@@ -41,19 +41,19 @@ class StaticModel:
 def write_model(
     folder: Path, pieces: Sequence[str], scores: Sequence[float], vectors: NDArray[np.float32], name: str
 ) -> dict[str, str]:
-    """Write a model, its vectors as int8 with a scale a row; returns file name → SHA-256.
+    """Write a model with its vectors as int8 and a scale for each row; returns file name → SHA-256.
 
     Equal models give equal bytes. The written model numbers its pieces in the order of their bytes.
     """
-    import hashlib  # loads OpenSSL, which opening a model has no use for
+    import hashlib  # loads OpenSSL, which opening a model does not need
 
     def digest(file: str) -> str:
         return hashlib.sha256((folder / file).read_bytes()).hexdigest()
 
     if not len(pieces) == len(scores) == len(vectors) == len(set(pieces)):
-        raise ValueError(f"{len(pieces)} pieces, all different, need as many scores and vectors.")
+        raise ValueError(f"The {len(pieces)} pieces must all be different and have as many scores and vectors.")
     if any(not piece or "\n" in piece or "\r" in piece for piece in pieces):
-        raise ValueError("A piece must not be empty or hold a line break.")
+        raise ValueError("A piece must not be empty or contain a line break.")
     folder.mkdir(parents=True, exist_ok=True)
     order = sorted(range(len(pieces)), key=pieces.__getitem__)
     vectors = np.asarray(vectors, np.float32)[order]
@@ -70,7 +70,7 @@ def write_model(
 
 
 def open_model(folder: Path) -> StaticModel:
-    """Open a model that `write_model` wrote; vectors are read from the disk as they are needed."""
+    """Open a model that `write_model` wrote; vectors are read from disk when they are needed."""
     try:
         name = (folder / NAME).read_text(encoding="utf-8").strip()
         lines = (folder / VOCABULARY).read_bytes()
@@ -79,13 +79,13 @@ def open_model(folder: Path) -> StaticModel:
         scales: NDArray[np.float32] = np.load(folder / SCALES).astype(np.float32)
     except (OSError, ValueError) as error:
         raise EmbedderError(
-            f"The static model in {folder} cannot be read ({error}); install annai again, "
+            f"The static model in {folder} cannot be read ({error}); reinstall annai, "
             "or set another embedding.provider in annai.toml."
         ) from error
     ends = np.append(np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")), len(lines))
     if not len(ends) == len(scores) == len(vectors) == len(scales):
-        raise EmbedderError(f"The static model in {folder} is damaged: its files do not fit; install annai again.")
-    # Arrays hand out Python numbers, faster than numpy does.
+        raise EmbedderError(f"The static model in {folder} is damaged: its files do not match; reinstall annai.")
+    # Reading single numbers from an array is faster than from numpy.
     pieces = SortedPieces(lines, array("q", ends.astype(np.int64).tobytes()), int(np.diff(ends, prepend=0).max()))
     subwords = Subwords(pieces, array("f", scores.tobytes()))
     return StaticModel(name, vectors.shape[1], subwords, vectors, scales)

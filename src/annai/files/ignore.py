@@ -1,8 +1,8 @@
-"""Which files do patterns leave out? The lines of a .gitignore, matched with git's meaning.
+"""Which files do patterns exclude? The lines of a .gitignore, matched as git matches them.
 
-git looks at one level at a time: a path is reached only when none of its folders was left out, and a line is held
-against the whole path or, if it has no `/`, against the last name alone. Patterns that are a plain name, `*.ext` or
-`prefix*` are looked up without a regular expression; nearly all lines of real ignore files are of that kind.
+git descends one level at a time: it reaches a path only if none of its folders is excluded. A line with a `/` is
+matched against the whole path, any other against the last name only. Patterns that are a plain name, `*.ext` or
+`prefix*` need no regular expression; nearly all lines of real ignore files are of these kinds.
 """
 
 import logging
@@ -11,11 +11,12 @@ import re
 import stat
 import unicodedata
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-MAX_BYTES = 1_000_000
-"""No person writes a longer ignore file; what follows in one is not read."""
+MAX_FILE_BYTES = 1_000_000
+"""Nobody writes a longer ignore file; the rest of one is not read."""
 
 _SPECIAL = re.compile(r"[*?\[\\]")
 _CLASSES = {
@@ -35,32 +36,32 @@ class Patterns:
     """A list of pattern lines; where several match, the last one decides."""
 
     def __init__(self, lines: Iterable[str], origin: str) -> None:
-        """Compile the lines; a line that makes no sense is skipped with a warning that names its `origin`."""
-        self._runs: list[_Run] = []
+        """Compile the lines; an invalid line is skipped with a warning that names its `origin`."""
+        self._groups: list[_Group] = []
         for line in lines:
             try:
-                self._add(_strip(line))
+                self._add(_strip_line(line))
             except (ValueError, re.error) as error:
-                logger.warning("%s: the pattern %r is skipped: %s", origin, line, error)
+                logger.warning("%s: skipped the pattern %r: %s", origin, line, error)
 
     def __bool__(self) -> bool:
-        return bool(self._runs)
+        return bool(self._groups)
 
-    def last(self, name: str, path: str, folder: bool) -> int:
-        """A number that grows with the position of the last line that matches; -1 if none does.
+    def last_match(self, name: str, path: str, is_folder: bool) -> int:
+        """A number that grows with the position of the last matching line; -1 if none matches.
 
-        `path` is relative to the folder of the patterns, without a slash at either end, and `name` its last part.
+        `path` is relative to the folder of the patterns, without a slash at either end; `name` is its last part.
         """
-        index = len(self._runs)
+        index = len(self._groups)
         while index:
             index -= 1
-            if self._runs[index].matches(name, path, folder):
+            if self._groups[index].matches(name, path, is_folder):
                 return index
         return -1
 
     def selects(self, index: int) -> bool:
-        """Whether the line `last` spoke of selects what it matches; a line with `!` and -1 do not."""
-        return index >= 0 and not self._runs[index].negated
+        """Whether what `last_match` returned selects the path; a line with `!` and -1 do not."""
+        return index >= 0 and not self._groups[index].negated
 
     def _add(self, line: str) -> None:
         if not line or line.startswith("#"):
@@ -74,35 +75,35 @@ class Patterns:
             return
         if not pattern.isascii():
             pattern = unicodedata.normalize("NFC", pattern)
-        if not self._runs or self._runs[-1].negated != negated:
-            self._runs.append(_Run(negated))
-        self._runs[-1].add(pattern, folders_only)
+        if not self._groups or self._groups[-1].negated != negated:
+            self._groups.append(_Group(negated))
+        self._groups[-1].add(pattern, folders_only)
 
 
 def read_patterns(files: Sequence[str]) -> Patterns:
-    """The lines of some ignore files, one after the other; a file that is not there has none."""
+    """The lines of several ignore files, one after the other; a missing file has none."""
     lines: list[str] = []
     for file in files:
         try:
-            # As git does, a link is not taken for an ignore file: it could lead anywhere.
+            # As in git, a symbolic link is not an ignore file: it could point anywhere.
             if not stat.S_ISREG(os.lstat(file).st_mode):
                 continue
-            with open(file, "rb") as stream:  # noqa: PTH123 - the walk keeps plain strings for speed
-                data = stream.read(MAX_BYTES + 1)
+            with Path(file).open("rb") as stream:
+                data = stream.read(MAX_FILE_BYTES + 1)
         except FileNotFoundError:
             continue
         except OSError as error:
-            logger.warning("%r cannot be read (%s); its patterns do not count", file, error.strerror)
+            logger.warning("cannot read %r (%s); its patterns are ignored", file, error.strerror)
             continue
-        if len(data) > MAX_BYTES:
-            logger.warning("%r is longer than %d bytes; the rest of it does not count", file, MAX_BYTES)
-            data = data[:MAX_BYTES].rpartition(b"\n")[0]
+        if len(data) > MAX_FILE_BYTES:
+            logger.warning("%r is longer than %d bytes; the rest of it is ignored", file, MAX_FILE_BYTES)
+            data = data[:MAX_FILE_BYTES].rpartition(b"\n")[0]
         lines += data.decode("utf-8-sig", errors="replace").split("\n")
     return Patterns(lines, " and ".join(files))
 
 
-class _Run:
-    """Neighbouring lines that are all negated or all not: their order among themselves makes no difference."""
+class _Group:
+    """Consecutive lines that are all negated or all not: their order does not matter."""
 
     __slots__ = ("files", "folders", "negated")
 
@@ -116,8 +117,8 @@ class _Run:
         if not folders_only:
             self.files.add(pattern)
 
-    def matches(self, name: str, path: str, folder: bool) -> bool:
-        matchers = self.folders if folder else self.files
+    def matches(self, name: str, path: str, is_folder: bool) -> bool:
+        matchers = self.folders if is_folder else self.files
         return (
             name in matchers.names
             or name.endswith(matchers.suffixes)
@@ -127,7 +128,7 @@ class _Run:
 
 
 class _Matchers:
-    """Patterns sorted by the cheapest way to match them."""
+    """Patterns by the cheapest way to match them."""
 
     __slots__ = ("names", "prefixes", "regexes", "suffixes")
 
@@ -151,8 +152,8 @@ class _Matchers:
             self.regexes.append(re.compile(_translate("**/" + anywhere), re.DOTALL))
 
 
-def _strip(line: str) -> str:
-    """The line without its ending and without trailing spaces, unless a backslash keeps them."""
+def _strip_line(line: str) -> str:
+    """The line without its ending and without trailing spaces, unless a backslash escapes them."""
     line = line.removesuffix("\n").removesuffix("\r")
     stripped = line.rstrip(" ")
     backslashes = len(stripped) - len(stripped.rstrip("\\"))
@@ -166,7 +167,7 @@ def _translate(pattern: str) -> str:
     result = ""
     for position, part in enumerate(parts):
         if len(part) > 1 and not part.strip("*"):
-            # Two of `**/` in a row mean no more than one, and would make matching slow.
+            # Two `**/` in a row mean the same as one, and would make matching slow.
             if position == last:
                 result += ".+"
             elif not result.endswith("(?:.*/)?"):
@@ -177,7 +178,7 @@ def _translate(pattern: str) -> str:
 
 
 def _translate_part(part: str, *, is_last: bool) -> str:
-    """A regular expression for what stands between two slashes."""
+    """A regular expression for the part between two slashes."""
     pieces = [""]
     position = 0
     while position < len(part):
@@ -194,19 +195,19 @@ def _translate_part(part: str, *, is_last: bool) -> str:
             if position < len(part):
                 pieces[-1] += re.escape(part[position])
             elif is_last:
-                raise ValueError("nothing follows its last backslash")
+                raise ValueError("nothing follows the last backslash")
             position += 1
         else:
             pieces[-1] += re.escape(character)
     if len(pieces) == 1:
         return pieces[0]
-    # What lies between two stars may be taken at its first occurrence for good: no pattern can be slow to fail.
+    # What is between two stars is matched at its first occurrence, without backtracking: no pattern is slow to fail.
     first, *middle, end = pieces
     return first + "".join(f"(?>[^/]*?{piece})" for piece in middle if piece) + "[^/]*" + end
 
 
 def _translate_class(part: str, position: int) -> tuple[str, int]:
-    """A regular expression for the bracket opened before `position`, and the position after its end."""
+    """A regular expression for the bracket that opens before `position`, and the position after its end."""
     negated = part[position : position + 1] in ("!", "^")
     position += negated
     first = position
@@ -226,7 +227,7 @@ def _translate_class(part: str, position: int) -> tuple[str, int]:
         if low <= high:
             items += f"{re.escape(low)}-{re.escape(high)}"
     if position >= len(part):
-        raise ValueError("its bracket is not closed")
+        raise ValueError("a bracket is not closed")
     if negated:
         return f"[^/{items}]", position + 1
     return (f"(?!/)[{items}]" if items else "(?!)"), position + 1
@@ -236,5 +237,5 @@ def _class_character(part: str, position: int) -> tuple[str, int]:
     if part[position] == "\\":
         position += 1
         if position >= len(part):
-            raise ValueError("its bracket is not closed")
+            raise ValueError("a bracket is not closed")
     return part[position], position + 1

@@ -13,17 +13,17 @@ from annai.settings import Files
 from annai.text.outline import outline
 from annai.types import Change, Document, FileState, Format, Outline
 
-MAX_TITLE = 200
+MAX_TITLE_CHARACTERS = 200
 MEGABYTE = 1_000_000
 
 _FORMATS: dict[str, Format] = {".md": "markdown", ".markdown": "markdown", ".mdx": "markdown", ".rst": "rst"}
 
 
 def read_document(collection: str, source: Path, change: Change, settings: Files) -> Document:
-    """Read one file of a collection whole.
+    """Read one file of a collection.
 
-    Raises `SkippedFile` for what is not meant to be a document (binary, too large, not a regular file, outside of
-    `source`) and `UnreadableFile` for what should be one but could not be read this time.
+    Raises `SkippedFile` for a file that is not meant to be a document (binary, too large, not a regular file, outside
+    of `source`) and `UnreadableFile` for one that should be a document but cannot be read now.
     """
     try:
         data, status = _read(source, change.file, settings)
@@ -48,11 +48,11 @@ def read_document(collection: str, source: Path, change: Change, settings: Files
 
 
 def _read(source: Path, file: Path, settings: Files) -> tuple[bytes, os.stat_result]:
-    """The file's bytes and what the system says of it, both from one descriptor that was checked."""
+    """The file's bytes and its status, both from one descriptor that was checked."""
     real = _real_path_inside(source, file)
     if not settings.follow_symlinks and file.is_symlink():
         raise SkippedFile("symbolic link (files.follow_symlinks is false)")
-    # The path has no links now; should one appear in the last place, or a pipe, opening must not follow or wait.
+    # The path has no links now. If its last part becomes a link or a pipe, opening must not follow it or wait.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(real, flags)
@@ -65,9 +65,9 @@ def _read(source: Path, file: Path, settings: Files) -> tuple[bytes, os.stat_res
         os.close(descriptor)
         raise SkippedFile("not a regular file")
     with os.fdopen(descriptor, "rb") as stream:
-        # A folder on the way may have become a link between the check and the opening.
+        # A folder of the path may have become a link between the check and the opening.
         if not os.path.samestat(status, Path(_real_path_inside(source, file)).stat()):
-            raise UnreadableFile("it was replaced while it was opened")
+            raise UnreadableFile("it was replaced while it was being opened")
         limit = int(settings.max_file_mb * MEGABYTE)
         if status.st_size > limit:
             raise SkippedFile(_too_large(status.st_size, limit))
@@ -80,17 +80,17 @@ def _read(source: Path, file: Path, settings: Files) -> tuple[bytes, os.stat_res
 
 
 def _real_path_inside(source: Path, file: Path) -> str:
-    """The file's path without symbolic links, which must lie inside the source."""
+    """The file's path without symbolic links. Raises `SkippedFile` if it is outside of the source."""
     real = os.path.realpath(file)
     if not real.startswith(os.path.realpath(source).rstrip(os.sep) + os.sep):
-        raise SkippedFile("it lies outside of the collection's folder")
+        raise SkippedFile("it is outside of the collection's folder")
     return real
 
 
 def _too_large(size: int, limit: int) -> str:
-    # A size that rounds to the limit would read as a contradiction.
-    shown = f"{size / MEGABYTE:.1f} MB" if round(size / MEGABYTE, 1) * MEGABYTE > limit else f"{size:,} bytes"
-    return f"{shown}, over the limit of {limit / MEGABYTE:g} MB (files.max_file_mb)"
+    # A size that rounds to the limit would look like a contradiction.
+    text = f"{size / MEGABYTE:.1f} MB" if round(size / MEGABYTE, 1) * MEGABYTE > limit else f"{size:,} bytes"
+    return f"{text}, over the limit of {limit / MEGABYTE:g} MB (files.max_file_mb)"
 
 
 def _reason(error: OSError) -> str:
@@ -100,12 +100,12 @@ def _reason(error: OSError) -> str:
 
 
 def _title(front_matter: FrontMatter, parts: Outline, path: str) -> str:
-    """The title that the page gives itself, else its first heading of level 1, else the file's name."""
+    """The title in the front matter, or else the first heading of level 1, or else the file's name."""
     given = front_matter.values.get("title")
     candidates = [
         str(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else "",
         next((heading.text for heading in parts.headings if heading.level == 1 and heading.text.strip()), ""),
         PurePosixPath(path).stem,
     ]
-    titles = (" ".join(candidate.split())[:MAX_TITLE].rstrip() for candidate in candidates)
+    titles = (" ".join(candidate.split())[:MAX_TITLE_CHARACTERS].rstrip() for candidate in candidates)
     return next((title for title in titles if title), path)

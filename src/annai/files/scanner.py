@@ -1,4 +1,4 @@
-"""What changed on disk? Walk a folder by its rules and compare what is there with what the index knows."""
+"""What changed on disk? Walks a folder by the rules of the settings and compares its files with the index."""
 
 import errno
 import logging
@@ -19,18 +19,19 @@ from annai.types import Change, ChangeKind, FileState
 logger = logging.getLogger(__name__)
 
 IGNORE_FILES = (".gitignore", ".annaiignore")
-"""The later one has the last word where both speak of the same file."""
-NEVER_ENTERED = frozenset({STATE_FOLDER, ".git"})
+"""Where both have a pattern for a file, the later one decides."""
+
+SKIPPED_FOLDERS = frozenset({STATE_FOLDER, ".git"})
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFile:
-    """A file that the settings ask for."""
+class ScannedFile:
+    """A file that the settings include."""
 
     path: str
     """Relative to the source, `/`-separated, NFC."""
     file: str
-    """Where it is on disk, spelled as the file system spells it."""
+    """Its path on disk, spelled as the file system spells it."""
     size: int
     mtime_ns: int
 
@@ -42,11 +43,11 @@ class Scan:
     changes: tuple[Change, ...]
     """In the order of their paths."""
     unchanged: int
-    """How many known files are as they were, those included that could not be looked at."""
+    """How many known files did not change, including those that could not be accessed."""
     total_bytes: int
-    """The size of what is to be read: the new and the updated files."""
-    unlisted: tuple[str, ...] = ()
-    """Files and folders that could not be looked at."""
+    """The size of the files to read: the new and the updated ones."""
+    inaccessible: tuple[str, ...] = ()
+    """Paths of files and folders that could not be accessed."""
 
 
 def scan(
@@ -56,34 +57,34 @@ def scan(
     *,
     only: Sequence[str] | None = None,
 ) -> Scan:
-    """Walk `source` and tell what changed since the index last saw it.
+    """Walk `source` and return what changed since the index last saw it.
 
-    With `only`, no more is looked at than these
-    paths and what lies in them, by the same rules; `known` should then hold no more either. Raises `CollectionError`
-    when the source itself cannot be listed; below it, what cannot be listed counts as unchanged.
+    With `only`, just these paths and everything below them are scanned, by the same rules; `known` should then have
+    just these too. Raises `CollectionError` if the source itself cannot be listed; a folder below it that cannot be
+    listed counts as unchanged.
     """
     walk = _Walk(source, settings, only)
-    return compare(walk.files(), known, source=source, unlisted=walk.unlisted)
+    return compare(walk.files(), known, source=source, inaccessible=walk.inaccessible)
 
 
 def compare(
-    found: Iterable[FoundFile],
+    found: Iterable[ScannedFile],
     known: Mapping[str, FileState],
     *,
     source: Path = Path(),
-    unlisted: Sequence[str] = (),
+    inaccessible: Sequence[str] = (),
 ) -> Scan:
-    """Tell how the files found differ from the known ones.
+    """How the files found differ from the known ones.
 
-    A known file that was not found is deleted, unless it is one of `unlisted` or lies in one of them: paths that
-    could not be looked at. `source` only serves to say where a deleted file was.
+    A known file that was not found is deleted, unless it is one of the `inaccessible` paths or below one of them.
+    `source` is needed only for the path of a deleted file.
     """
     changes: list[Change] = []
     unchanged = total_bytes = 0
     present = set()
     for item in found:
         present.add(item.path)
-        kind = _kind(item, known.get(item.path))
+        kind = _change_kind(item, known.get(item.path))
         if kind is None:
             unchanged += 1
             continue
@@ -91,18 +92,18 @@ def compare(
         changes.append(Change(kind, item.path, Path(item.file), item.size, item.mtime_ns, same_hash))
         if kind is not ChangeKind.TOUCHED:
             total_bytes += item.size
-    hidden = tuple(f"{path}/" for path in unlisted)
+    unknown = tuple(f"{path}/" for path in inaccessible)
     for path in known.keys() - present:
-        if f"{path}/".startswith(hidden):
+        if f"{path}/".startswith(unknown):
             unchanged += 1
         else:
             changes.append(Change(ChangeKind.DELETED, path, source / path))
     changes.sort(key=lambda change: change.path)
-    return Scan(tuple(changes), unchanged, total_bytes, tuple(unlisted))
+    return Scan(tuple(changes), unchanged, total_bytes, tuple(inaccessible))
 
 
-def _kind(item: FoundFile, state: FileState | None) -> ChangeKind | None:
-    """What happened to a file that is there; None if nothing did."""
+def _change_kind(item: ScannedFile, state: FileState | None) -> ChangeKind | None:
+    """How a file on disk differs from its known state; None if it does not."""
     if state is None:
         return ChangeKind.NEW
     if state.problem is not None and state.problem.kind == "failed":
@@ -111,16 +112,16 @@ def _kind(item: FoundFile, state: FileState | None) -> ChangeKind | None:
         return ChangeKind.UPDATED
     if item.mtime_ns == state.mtime_ns:
         return None
-    same = state.hash and _hash(item.file) == state.hash
-    return ChangeKind.TOUCHED if same else ChangeKind.UPDATED
+    is_same = state.hash and _hash(item.file) == state.hash
+    return ChangeKind.TOUCHED if is_same else ChangeKind.UPDATED
 
 
 def _hash(file: str) -> str:
-    """SHA-256 of the file's bytes; empty if they cannot be read, which the reader will then explain."""
+    """SHA-256 of the file's bytes; empty if they cannot be read, which the reader then reports."""
     import hashlib  # OpenSSL takes milliseconds to load, and most scans hash nothing
 
     try:
-        with open(file, "rb") as stream:  # noqa: PTH123 - the walk keeps plain strings for speed
+        with Path(file).open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return ""
@@ -130,115 +131,116 @@ class _Rules(NamedTuple):
     """The ignore files of one folder."""
 
     patterns: Patterns
-    cut: int
-    """How much of a path from the top of the repository leads to that folder."""
+    prefix_length: int
+    """How many characters of a path from the root of the repository lead to that folder."""
 
 
 class _Folder(NamedTuple):
-    """A folder to be listed."""
+    """A folder to list."""
 
     file: str
-    """Where it is on disk."""
+    """Its path on disk."""
     path: str
     """Its path from the source with a slash at the end; empty for the source."""
     real: str
-    """Where it is on disk without symbolic links."""
+    """Its path on disk without symbolic links."""
     rules: tuple[_Rules, ...]
-    """The ignore files that count for it, from the outermost to the innermost."""
+    """The ignore files that apply to it, from the outermost to the innermost."""
     included: int
-    """What the include patterns said of it or of a folder above it: see `Patterns.last`."""
-    whole: bool
-    """Whether all of it is looked at, or only what leads to the paths asked for."""
+    """What the include patterns say about it or a folder above it: see `Patterns.last_match`."""
+    is_requested: bool
+    """Whether everything in it is scanned, or only what leads to the requested paths."""
 
 
 class _Walk:
-    """One walk through a source, or through the parts of it that hold the paths asked for."""
+    """One walk through a source, or through the parts of it that lead to the requested paths."""
 
     def __init__(self, source: Path, settings: Files, only: Sequence[str] | None = None) -> None:
-        self._only = None if only is None else frozenset(only)
-        self._on_the_way = {path[:end] for path in self._only or () for end in _slashes(path)}
-        self.unlisted: list[str] = []
-        """Paths that could not be looked at."""
+        self._requested = None if only is None else frozenset(only)
+        self._parents = {path[:end] for path in self._requested or () for end in _slashes(path)}
+        """The folders that lead to the requested paths."""
+        self.inaccessible: list[str] = []
+        """Paths that could not be accessed."""
         self._source = source
         self._real_source = os.path.realpath(source)
         self._settings = settings
         self._include = Patterns(settings.include, "files.include")
         self._exclude = Patterns(settings.exclude, "files.exclude")
-        self._trunk = ""
-        """The path that leads from the top of the git repository to the source."""
-        self._found: list[FoundFile] = []
+        self._prefix = ""
+        """The path from the root of the git repository to the source, with a slash at the end."""
+        self._files: list[ScannedFile] = []
         self._links: list[tuple[str, str, _Folder]] = []
         self._pending: list[_Folder] = []
-        self._entered: set[str] = set()
+        self._visited: set[str] = set()
 
-    def files(self) -> list[FoundFile]:
-        """Walk, and return what was found in the order of the paths."""
-        rules = self._rules_above() if self._settings.respect_gitignore else ()
-        start = _Folder(os.fspath(self._source), "", self._real_source, rules, -1, whole=self._only is None)
+    def files(self) -> list[ScannedFile]:
+        """Walk, and return the files in the order of their paths."""
+        rules = self._parent_rules() if self._settings.respect_gitignore else ()
+        start = _Folder(os.fspath(self._source), "", self._real_source, rules, -1, is_requested=self._requested is None)
         self._pending.append(start)
         while self._pending:
             self._list(self._pending.pop())
-            # Links wait until all else is done, so that a folder is found under its own name rather than a link's.
+            # Links come last, so that a folder is found under its own path rather than a link's.
             if not self._pending and self._links:
                 self._links.sort(reverse=True)
                 self._follow(*self._links.pop())
-        self._found.sort(key=lambda item: (item.path, item.file))
-        result: list[FoundFile] = []
-        for item in self._found:
+        self._files.sort(key=lambda item: (item.path, item.file))
+        result: list[ScannedFile] = []
+        for item in self._files:
             if result and result[-1].path == item.path:
-                logger.warning("%r is left out: its name is the same as that of %r", item.file, result[-1].file)
+                logger.warning("skipped %r: its name is the same as that of %r", item.file, result[-1].file)
             else:
                 result.append(item)
         return result
 
     def _list(self, folder: _Folder) -> None:
         """Sort the entries of one folder into files, folders and links."""
-        if folder.real in self._entered:
+        if folder.real in self._visited:
             return
         try:
             with os.scandir(folder.file) as iterator:
                 entries = list(iterator)
         except OSError as error:
-            self._cannot_list(folder, error)
+            self._handle_unlistable(folder, error)
             return
         if self._settings.follow_symlinks:
-            self._entered.add(folder.real)
+            self._visited.add(folder.real)
         if self._settings.respect_gitignore:
-            folder = self._with_rules(folder, entries)
+            folder = self._add_own_rules(folder, entries)
         for entry in entries:
             name = entry.name if entry.name.isascii() else _storable_name(entry)
             path = folder.path + name
-            if not name or not (folder.whole or self._leads_on(path)):
+            if not name or not (folder.is_requested or self._leads_to_requested(path)):
                 continue
             if entry.is_symlink():
                 if self._settings.follow_symlinks:
                     self._links.append((path, entry.path, folder))
             elif entry.is_dir(follow_symlinks=False):
-                if self._enters(name, path, folder):
+                if self._should_enter(name, path, folder):
                     real = f"{folder.real}/{entry.name}"
-                    self._pending.append(self._below(name, path, folder, entry.path, real))
-            elif entry.is_file(follow_symlinks=False) and self._wants(name, path, folder):
+                    self._pending.append(self._subfolder(name, path, folder, entry.path, real))
+            elif entry.is_file(follow_symlinks=False) and self._should_include(name, path, folder):
                 try:
                     status = entry.stat(follow_symlinks=False)
                 except OSError as error:
-                    self._cannot_look(path, entry.path, error)
+                    self._handle_inaccessible(path, entry.path, error)
                     continue
-                self._found.append(FoundFile(path, entry.path, status.st_size, status.st_mtime_ns))
+                self._files.append(ScannedFile(path, entry.path, status.st_size, status.st_mtime_ns))
 
-    def _with_rules(self, folder: _Folder, entries: Sequence[os.DirEntry[str]]) -> _Folder:
-        """The folder with the ignore files that it holds itself."""
+    def _add_own_rules(self, folder: _Folder, entries: Sequence[os.DirEntry[str]]) -> _Folder:
+        """The folder with its own ignore files added to its rules."""
         present = {entry.name: entry.path for entry in entries if entry.name in IGNORE_FILES}
         patterns = read_patterns([present[name] for name in IGNORE_FILES if name in present]) if present else None
         if not patterns:
             return folder
-        return folder._replace(rules=(*folder.rules, _Rules(patterns, len(self._trunk + folder.path))))
+        return folder._replace(rules=(*folder.rules, _Rules(patterns, len(self._prefix + folder.path))))
 
     def _follow(self, path: str, file: str, folder: _Folder) -> None:
-        """Look where a link leads, and take what it leads to if that is inside the source."""
+        """Resolve a link, and include its target if that is inside the source."""
         name = path.rpartition("/")[2]
         real = os.path.realpath(file)
         inside = real.removeprefix(self._real_source.rstrip(os.sep) + os.sep)
-        if inside == real or not NEVER_ENTERED.isdisjoint(Path(inside).parts):
+        if inside == real or not SKIPPED_FOLDERS.isdisjoint(Path(inside).parts):
             return
         try:
             status = Path(real).stat()
@@ -246,85 +248,85 @@ class _Walk:
             return
         except OSError as error:
             if error.errno != errno.ELOOP:
-                self._cannot_look(path, file, error)
+                self._handle_inaccessible(path, file, error)
             return
         if stat.S_ISDIR(status.st_mode):
-            if real not in self._entered and self._enters(name, path, folder):
-                self._pending.append(self._below(name, path, folder, file, real))
-        elif stat.S_ISREG(status.st_mode) and self._wants(name, path, folder):
-            self._found.append(FoundFile(path, file, status.st_size, status.st_mtime_ns))
+            if real not in self._visited and self._should_enter(name, path, folder):
+                self._pending.append(self._subfolder(name, path, folder, file, real))
+        elif stat.S_ISREG(status.st_mode) and self._should_include(name, path, folder):
+            self._files.append(ScannedFile(path, file, status.st_size, status.st_mtime_ns))
 
-    def _leads_on(self, path: str) -> bool:
-        return path in self._on_the_way or (self._only is not None and path in self._only)
+    def _leads_to_requested(self, path: str) -> bool:
+        return path in self._parents or (self._requested is not None and path in self._requested)
 
-    def _below(self, name: str, path: str, folder: _Folder, file: str, real: str) -> _Folder:
-        included = max(folder.included, self._include.last(name, path, folder=True))
-        whole = folder.whole or (self._only is not None and path in self._only)
-        return _Folder(file, f"{path}/", real, folder.rules, included, whole)
+    def _subfolder(self, name: str, path: str, folder: _Folder, file: str, real: str) -> _Folder:
+        included = max(folder.included, self._include.last_match(name, path, is_folder=True))
+        is_requested = folder.is_requested or (self._requested is not None and path in self._requested)
+        return _Folder(file, f"{path}/", real, folder.rules, included, is_requested)
 
-    def _enters(self, name: str, path: str, folder: _Folder) -> bool:
-        return name not in NEVER_ENTERED and not self._leaves_out(name, path, folder, is_folder=True)
+    def _should_enter(self, name: str, path: str, folder: _Folder) -> bool:
+        return name not in SKIPPED_FOLDERS and not self._is_excluded(name, path, folder, is_folder=True)
 
-    def _wants(self, name: str, path: str, folder: _Folder) -> bool:
-        included = max(folder.included, self._include.last(name, path, folder=False))
-        return self._include.selects(included) and not self._leaves_out(name, path, folder, is_folder=False)
+    def _should_include(self, name: str, path: str, folder: _Folder) -> bool:
+        included = max(folder.included, self._include.last_match(name, path, is_folder=False))
+        return self._include.selects(included) and not self._is_excluded(name, path, folder, is_folder=False)
 
-    def _leaves_out(self, name: str, path: str, folder: _Folder, *, is_folder: bool) -> bool:
-        """Whether the exclude patterns or the ignore files leave out a file or folder of `folder`."""
-        if self._exclude.selects(self._exclude.last(name, path, is_folder)):
+    def _is_excluded(self, name: str, path: str, folder: _Folder, *, is_folder: bool) -> bool:
+        """Whether the exclude patterns or the ignore files exclude a file or folder of `folder`."""
+        if self._exclude.selects(self._exclude.last_match(name, path, is_folder)):
             return True
         for rules in reversed(folder.rules):
-            last = rules.patterns.last(name, (self._trunk + path)[rules.cut :], is_folder)
+            last = rules.patterns.last_match(name, (self._prefix + path)[rules.prefix_length :], is_folder)
             if last >= 0:
                 return rules.patterns.selects(last)
         return False
 
-    def _rules_above(self) -> tuple[_Rules, ...]:
+    def _parent_rules(self) -> tuple[_Rules, ...]:
         """The ignore files above the source, up to the root of its git repository."""
         real = Path(self._real_source)
-        for top in (real, *real.parents):
-            if os.path.lexists(top / ".git"):
+        for root in (real, *real.parents):
+            if os.path.lexists(root / ".git"):
                 break
         else:
             return ()
-        way = real.relative_to(top).parts
-        self._trunk = unicodedata.normalize("NFC", "".join(f"{part}/" for part in way))
+        parts = real.relative_to(root).parts
+        self._prefix = unicodedata.normalize("NFC", "".join(f"{part}/" for part in parts))
         rules: list[_Rules] = []
-        for depth in range(len(way)):
-            above = top.joinpath(*way[:depth])
-            cut = len(unicodedata.normalize("NFC", "".join(f"{part}/" for part in way[:depth])))
-            rules.append(_Rules(read_patterns([str(above / name) for name in IGNORE_FILES]), cut))
+        for depth in range(len(parts)):
+            above = root.joinpath(*parts[:depth])
+            prefix_length = len(unicodedata.normalize("NFC", "".join(f"{part}/" for part in parts[:depth])))
+            rules.append(_Rules(read_patterns([str(above / name) for name in IGNORE_FILES]), prefix_length))
         return tuple(rules)
 
-    def _cannot_list(self, folder: _Folder, error: OSError) -> None:
+    def _handle_unlistable(self, folder: _Folder, error: OSError) -> None:
         if folder.path:
-            self._cannot_look(folder.path.removesuffix("/"), folder.file, error)
+            self._handle_inaccessible(folder.path.removesuffix("/"), folder.file, error)
         elif isinstance(error, FileNotFoundError):
             raise CollectionError(
-                f"There is no folder {self._source}; bring it back, or give the collection another one."
+                f"There is no folder {self._source}; restore it, or give the collection another one."
             ) from error
         else:
             raise CollectionError(
                 f"{self._source} cannot be listed ({(error.strerror or str(error)).lower()}); "
-                "correct that, or give the collection another folder."
+                "fix that, or give the collection another folder."
             ) from error
 
-    def _cannot_look(self, path: str, file: str, error: OSError) -> None:
+    def _handle_inaccessible(self, path: str, file: str, error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
-            logger.warning("%r cannot be looked at (%s); what is known of it is kept", file, error.strerror)
-            self.unlisted.append(path)
+            logger.warning("cannot access %r (%s); its last indexed state stays", file, error.strerror)
+            self.inaccessible.append(path)
 
 
 def _slashes(path: str) -> list[int]:
-    return [place for place, character in enumerate(path) if character == "/"]
+    return [index for index, character in enumerate(path) if character == "/"]
 
 
 def _storable_name(entry: os.DirEntry[str]) -> str:
-    """The name in NFC, whatever the locale; empty, with a warning, if it is not Unicode and cannot be stored."""
+    """The name in NFC, whatever the locale; empty, with a warning, if it is not valid UTF-8."""
     try:
         name = os.fsencode(entry.name).decode("utf-8") if os.name == "posix" else entry.name
         name.encode("utf-8")
     except UnicodeError:
-        logger.warning("%r is left out: its name is not valid UTF-8; rename it to have it indexed", entry.path)
+        logger.warning("skipped %r: its name is not valid UTF-8; rename it to index it", entry.path)
         return ""
     return unicodedata.normalize("NFC", name)

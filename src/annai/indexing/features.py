@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from annai.embedders.base import Embedder, Vectors, normalised
+from annai.embedders.base import Embedder, Vectors, normalise_rows
 from annai.embedders.packing import pack_tokens
 from annai.stores.base import IndexedDocument
 from annai.text.fields import FIELD_WEIGHTS, MAX_FIELD_SHARE, Fields, meaningful_path, passage_fields
@@ -20,7 +20,7 @@ def add_features(documents: Sequence[tuple[Document, Sequence[Section]]], embedd
         for document, sections in documents
     ]
     together = [each for passages in fields for each in passages]
-    if embedder.additive:
+    if embedder.is_additive:
         vectors = iter(weighted_sums(embedder.embed_sums, together))
     else:
         vectors = iter(embedder.embed_documents([embedded_text(passage) for passage in together]))
@@ -29,10 +29,10 @@ def add_features(documents: Sequence[tuple[Document, Sequence[Section]]], embedd
             document=document,
             is_cjk=is_cjk_text(document.text),
             sections=sections,
-            vectors=_tree_vectors(sections, np.array([next(vectors) for _ in passages]), embedder.additive),
+            vectors=_tree_vectors(sections, np.array([next(vectors) for _ in passages]), embedder.is_additive),
             keywords=dict(zip(_passage_orders(sections), map(extract_keywords, passages), strict=True)),
             tokens=dict(zip(_passage_orders(sections), pack_tokens(embedder, passages), strict=True))
-            if embedder.tokenwise
+            if embedder.has_token_vectors
             else {},
         )
         for (document, sections), passages in zip(documents, fields, strict=True)
@@ -84,7 +84,7 @@ def _tree_vectors(sections: Sequence[Section], passages: Vectors, additive: bool
         # What holds only a heading is about what its parent is about.
         if section.parent is not None and not sums[section.order].any():
             sums[section.order] = sums[section.parent]
-    return normalised(sums)
+    return normalise_rows(sums)
 
 
 def _passage_orders(sections: Sequence[Section]) -> list[int]:

@@ -1,27 +1,28 @@
-"""Whose turn is it to index? A lock that one process holds at a time, and within it one thread."""
+"""Who may index now? A lock that one process holds at a time, and within it one thread."""
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-if os.name == "nt":
+if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
 
 POLL_SECONDS = 0.05
-"""How often to try again while another process holds the lock."""
+"""How often to retry while another process holds the lock."""
 
 
 class IndexLock:
     """The right to write an index.
 
-    The operating system takes it back when its holder dies, however that happens. The threads of one process share
-    it: `hold` keeps it for the process, `turn` gives it to one thread at a time. Without a file no other process is
-    kept away: where machines share an index, its queue does that.
+    The operating system releases it when its holder dies, however that happens. The threads of one process share it:
+    `acquire` takes it for the process, `exclusive` gives it to one thread at a time. Without a file, other processes
+    are not locked out: where machines share an index, its queue keeps them apart.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -29,41 +30,41 @@ class IndexLock:
         self._guard = threading.Lock()
         self._thread = threading.RLock()
         self._descriptor = -1
-        self._holds = 0
+        self._holders = 0
 
-    def hold(self) -> bool:
-        """Take it for this process, if no other has it; as often as it is let go."""
+    def acquire(self) -> bool:
+        """Take it for this process unless another process has it; each `acquire` needs a `release`."""
         with self._guard:
-            if self._holds == 0 and self._file is not None:
+            if self._holders == 0 and self._file is not None:
                 descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
                 if not _try_lock(descriptor):
                     os.close(descriptor)
                     return False
                 self._descriptor = descriptor
-            self._holds += 1
+            self._holders += 1
             return True
 
     def release(self) -> None:
-        """Undo one `hold`."""
+        """Undo one `acquire`."""
         with self._guard:
-            self._holds -= 1
-            if self._holds == 0 and self._file is not None:
+            self._holders -= 1
+            if self._holders == 0 and self._file is not None:
                 os.close(self._descriptor)
 
     @contextmanager
-    def turn(self, patience: float = 0.0) -> Iterator[bool]:
-        """Tell whether this thread has the index for itself within the block, having waited so many seconds for it."""
-        deadline = time.monotonic() + patience
-        if not self._thread.acquire(timeout=max(patience, 0)):
+    def exclusive(self, timeout: float = 0.0) -> Iterator[bool]:
+        """Yield whether this thread alone has the index within the block, after waiting at most this many seconds."""
+        deadline = time.monotonic() + timeout
+        if not self._thread.acquire(timeout=max(timeout, 0)):
             yield False
             return
         try:
-            while not (held := self.hold()) and time.monotonic() < deadline:
+            while not (is_held := self.acquire()) and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
             try:
-                yield held
+                yield is_held
             finally:
-                if held:
+                if is_held:
                     self.release()
         finally:
             self._thread.release()
@@ -71,8 +72,8 @@ class IndexLock:
 
 def _try_lock(descriptor: int) -> bool:
     try:
-        if os.name == "nt":
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        if sys.platform == "win32":
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         else:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -1,7 +1,7 @@
 """How does a server listen? One web application: /health, /rpc, and what is mounted beside them.
 
-Whatever comes is checked before it is read: that the caller means this server (Host), that no foreign web page sent
-it (Origin), that the caller may ask (token), and that it is not too large or too slow.
+Every request is checked before it is read: it must be meant for this server (Host), must not come from another web
+page (Origin), must carry the token where one is set, and must be neither too large nor too slow.
 """
 
 import asyncio
@@ -23,31 +23,31 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from annai import __version__
-from annai.interfaces.rpc import LONG, WAITING, Failure, Service, method_of, parse
+from annai.interfaces.rpc import CallError, Service, duration_of, parse
 from annai.serving.daemon import is_loopback
 from annai.serving.pidfile import proof
 from annai.serving.wire import to_json
 
-LARGEST_BODY = 1_000_000
-"""Bytes of one message; the longest query is a hundredth of it."""
+MAX_BODY_BYTES = 1_000_000
+"""Bytes of one request; the longest query is a hundredth of it."""
 
-SWALLOWED = 20 * LARGEST_BODY
-"""Bytes of a refused message that are read nevertheless: who is still sending does not hear why it is refused."""
+MAX_DISCARDED_BYTES = 20 * MAX_BODY_BYTES
+"""Bytes of a rejected request that are read all the same: a client that is still sending does not see the response."""
 
 BODY_SECONDS = 10.0
-"""How long a message may take to arrive."""
+"""How long a request may take to arrive."""
 
 KEEP_ALIVE_SECONDS = 30
-"""How long a connection may rest between two calls."""
+"""How long a connection may be idle between two requests."""
 
-HEADER_SECONDS = 10.0
-"""How long a new connection may take to say what it wants."""
+FIRST_REQUEST_SECONDS = 10.0
+"""How long a new connection may take to send its first request."""
 
-READERS = 4
-"""Threads that answer questions: more would only wait for each other."""
+SEARCH_THREADS = 4
+"""Threads that search: more would only wait for each other."""
 
-WAITERS = 16
-"""Threads for calls that wait for the indexing; they cost nothing while they do."""
+WAITING_THREADS = 16
+"""Threads for calls that wait for indexing; they cost nothing while they wait."""
 
 
 class Application:
@@ -69,20 +69,20 @@ class Application:
         self._service = service
         self._secret = secret
         self._body_seconds = body_seconds
-        self._readers = ThreadPoolExecutor(READERS, "read")
-        self._waiters = ThreadPoolExecutor(WAITERS, "wait")
+        self._readers = ThreadPoolExecutor(SEARCH_THREADS, "read")
+        self._waiters = ThreadPoolExecutor(WAITING_THREADS, "wait")
         self._importer = ThreadPoolExecutor(1, "import")
         self.last_call = time.monotonic()
-        """When somebody last asked for something."""
+        """When the last call came."""
         own = [Route("/health", self._health, methods=["GET"]), Route("/rpc", self._rpc, methods=["POST"])]
-        self._app = _Guard(Starlette(routes=[*own, *routes]), host=host, token=token)
+        self._app = _Gatekeeper(Starlette(routes=[*own, *routes]), host=host, token=token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, as ASGI wants it."""
         await self._app(scope, receive, send)
 
     def close(self) -> None:
-        """Wait for the calls that are at work; those that have not begun are dropped."""
+        """Wait for the calls that are running; those that have not started are dropped."""
         for pool in (self._readers, self._waiters, self._importer):
             pool.shutdown(cancel_futures=True)
 
@@ -93,15 +93,15 @@ class Application:
     async def _rpc(self, request: Request) -> Response:
         self.last_call = time.monotonic()
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return _refusal(415, "Send JSON, with Content-Type: application/json.")
+            return _rejection(415, "Send JSON, with Content-Type: application/json.")
         try:
             calls, is_batch = parse(await self._body(request))
-        except _Refused as refused:
-            return refused.response
+        except _RejectedRequest as rejected:
+            return rejected.response
         except ClientDisconnect:
             return Response(status_code=400)
-        except Failure as failure:
-            return _json(failure.response())
+        except CallError as error:
+            return _json(error.response())
         answers = [answer for answer in await asyncio.gather(*map(self._answer, calls)) if answer is not None]
         self.last_call = time.monotonic()
         if not answers:
@@ -109,9 +109,8 @@ class Application:
         return _json(answers if is_batch else answers[0])
 
     async def _answer(self, call: object) -> dict[str, Any] | None:
-        """Make a call in a thread of the right kind, so that neither a long nor a waiting one holds up a search."""
-        method = method_of(call)
-        pool = self._importer if method in LONG else self._waiters if method in WAITING else self._readers
+        """Make a call in a thread of the right pool, so that neither a long nor a waiting call delays a search."""
+        pool = {"short": self._readers, "waiting": self._waiters, "long": self._importer}[duration_of(call)]
         return await asyncio.get_running_loop().run_in_executor(pool, self._service.answer, call)
 
     async def _body(self, request: Request) -> bytes:
@@ -120,23 +119,23 @@ class Application:
             async with asyncio.timeout(self._body_seconds):
                 async for chunk in request.stream():
                     size += len(chunk)
-                    if size <= LARGEST_BODY:
+                    if size <= MAX_BODY_BYTES:
                         body += chunk
-                    elif size > SWALLOWED:
+                    elif size > MAX_DISCARDED_BYTES:
                         break
         except TimeoutError as error:
-            message = f"The message did not arrive within {self._body_seconds:.0f} seconds."
-            raise _Refused(_refusal(408, message, close=True)) from error
-        if size > LARGEST_BODY:
-            raise _Refused(_too_large())
+            message = f"The request did not arrive within {self._body_seconds:.0f} seconds."
+            raise _RejectedRequest(_rejection(408, message, close=True)) from error
+        if size > MAX_BODY_BYTES:
+            raise _RejectedRequest(_too_large())
         return bytes(body)
 
 
-def listening(application: Application, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own settings
+def uvicorn_config(application: Application, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own settings
     """How uvicorn serves the application."""
     return uvicorn.Config(
         application,
-        http=_Impatient,
+        http=_RequestTimeoutProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -147,78 +146,80 @@ def listening(application: Application, **more: Any) -> uvicorn.Config:  # noqa:
     )
 
 
-class _Refused(Exception):
-    """A message that is not taken."""
+class _RejectedRequest(Exception):
+    """A request that is rejected."""
 
     def __init__(self, response: Response) -> None:
         super().__init__()
         self.response = response
 
 
-class _Guard:
-    """Turns away what the application should not see."""
+class _Gatekeeper:
+    """Rejects requests before they reach the application."""
 
     def __init__(self, app: ASGIApp, *, host: str, token: str) -> None:
         self._app = app
         self._token = token.encode()
-        # A name that an attacker's DNS makes point here must not reach a server that asks for no token.
+        # DNS rebinding: a name that an attacker points at this machine must not reach a server without a token.
         self._hosts = {"localhost", "127.0.0.1", "::1", host} if is_loopback(host) else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope["path"], headers) if scope["type"] == "http" else None
-        if refusal and _length(headers) <= SWALLOWED:
-            await _swallow(receive)
-        await (refusal or self._app)(scope, receive, send)
+        rejection = self._rejection(scope["path"], headers) if scope["type"] == "http" else None
+        if rejection and _length(headers) <= MAX_DISCARDED_BYTES:
+            await _discard_body(receive)
+        await (rejection or self._app)(scope, receive, send)
 
-    def _refusal(self, path: str, headers: Headers) -> Response | None:
+    def _rejection(self, path: str, headers: Headers) -> Response | None:
         host = headers.get("host", "")
         if self._hosts is not None and _host_name(host) not in self._hosts:
-            return _refusal(403, "This address is not the server's own; use the one that `annai server status` shows.")
+            return _rejection(
+                403, "This address is not the server's own; use the one that `annai server status` shows."
+            )
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
-            return _refusal(403, "Other web pages may not call this server.")
+            return _rejection(403, "Web pages from other origins may not call this server.")
         if self._token and path != "/health" and not self._is_allowed(headers.get("authorization", "")):
-            refusal = _refusal(401, "This server asks for its token: send Authorization: Bearer TOKEN.")
-            refusal.headers["www-authenticate"] = "Bearer"
-            return refusal
-        return _too_large() if _length(headers) > LARGEST_BODY else None
+            rejection = _rejection(401, "This server needs its token: send Authorization: Bearer TOKEN.")
+            rejection.headers["www-authenticate"] = "Bearer"
+            return rejection
+        return _too_large() if _length(headers) > MAX_BODY_BYTES else None
 
     def _is_allowed(self, authorization: str) -> bool:
         scheme, _, token = authorization.partition(" ")
         return hmac.compare_digest(token.strip().encode(), self._token) and scheme.lower() == "bearer"
 
 
-class _Impatient(H11Protocol):
-    """Closes a connection that does not say what it wants."""
+class _RequestTimeoutProtocol(H11Protocol):
+    """Closes a connection that sends no request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
-        """Give it a while."""
+        """Start the clock."""
         super().connection_made(transport)
-        self._patience = self.loop.call_later(HEADER_SECONDS, self._give_up)
+        self._timer = self.loop.call_later(FIRST_REQUEST_SECONDS, self._close_if_silent)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
-        self._patience.cancel()
+        """Stop the clock."""
+        self._timer.cancel()
         super().connection_lost(exc)
 
-    def _give_up(self) -> None:
+    def _close_if_silent(self) -> None:
         if self.cycle is None:
             self.transport.close()
 
 
 def _length(headers: Headers) -> int:
-    """How long the message says it is."""
+    """The length that the request declares."""
     length = headers.get("content-length", "")
     return int(length[:20]) if length.isdecimal() else 0
 
 
-async def _swallow(receive: Receive) -> None:
-    """Read what is left of a message, up to a point, and throw it away."""
+async def _discard_body(receive: Receive) -> None:
+    """Read what is left of a request, up to a limit, and discard it."""
     size, more = 0, True
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(BODY_SECONDS):
-            while more and size < SWALLOWED:
+            while more and size < MAX_DISCARDED_BYTES:
                 message = await receive()
                 size += len(message.get("body", b""))
                 more = message.get("more_body", False)
@@ -233,11 +234,11 @@ def _host_name(host: str) -> str:
 
 
 def _too_large() -> Response:
-    return _refusal(413, f"A message may have at most {LARGEST_BODY:,} bytes.", close=True)
+    return _rejection(413, f"A request may have at most {MAX_BODY_BYTES:,} bytes.", close=True)
 
 
-def _refusal(status: int, message: str, *, close: bool = False) -> Response:
-    # What was not read of a message would be taken for the next one.
+def _rejection(status: int, message: str, *, close: bool = False) -> Response:
+    # The unread rest of a request would be taken for the next one.
     return _json({"error": message}, status, {"connection": "close"} if close else {})
 
 

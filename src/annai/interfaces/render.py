@@ -1,4 +1,4 @@
-"""How does an answer look? The same values as text for people, as JSON, as Markdown and as lists of files."""
+"""How is an answer shown? The same values as text for people, as JSON, as Markdown and as lists of files."""
 
 import json
 import os
@@ -12,71 +12,70 @@ from pathlib import Path
 import click
 
 from annai.config import Config
-from annai.searching.spelling import correct
-from annai.text.tokens import marked_spans, query_words, words
+from annai.searching.spelling import apply_corrections
+from annai.text.tokens import matching_spans, query_words, words
 from annai.types import Answer, Collection, Hit, ImportSummary, Selection, Status, StoredSection
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
 
-PARTS = {
-    "meaning": "for its meaning",
-    "document": "for the whole document's",
-    "words": "for its words",
-    "phrase": "for a phrase as it stands",
-    "more_words": "for those of the document's next passage",
-    "passage": "for what it has of the question, word by word",
-    "window": "for its closest lines",
-    "title": "for its title",
+SCORE_PARTS = {
+    "meaning": "meaning",
+    "document": "whole document",
+    "words": "words",
+    "phrase": "exact phrase",
+    "more_words": "words of the next passage",
+    "passage": "tokens of the passage",
+    "window": "tokens of its best lines",
+    "title": "tokens of its title",
     "behind": "behind the document's best passage",
 }
-"""What each of `Reasons.parts` is called."""
+"""What people read for each of `Reasons.parts`."""
 
-LEAST_PART = 0.005
+MIN_SHOWN_PART = 0.005
 """What would be shown as 0.00 is not shown."""
 
 BAR_CELLS = 10
-LONGEST_LINE = 400
+
+MAX_PREVIEW_CHARACTERS = 400
 """A preview line is cut here before it is fitted to the terminal."""
 
 
-def render_answer(
-    answer: Answer, form: str, sources: Mapping[str, Path], *, preview_lines: int = 3, explain: bool = False
-) -> str:
-    """An answer in one of `SEARCH_FORMATS`; `sources` tells where each collection's files are."""
+def render_answer(answer: Answer, form: str, *, preview_lines: int = 3, explain: bool = False) -> str:
+    """An answer in one of `SEARCH_FORMATS`."""
     if form == "json":
         return json.dumps(answer_json(answer, explain), ensure_ascii=False, indent=2) + "\n"
     if form == "files":
-        return "".join(f"{_shown_path(hit, sources)}:{hit.start_line}\n" for hit in answer.results)
+        return "".join(f"{_relative_path(hit, answer.sources)}:{hit.start_line}\n" for hit in answer.results)
     if form == "markdown":
-        return _markdown(answer, explain)
-    return _text(answer, sources, preview_lines, explain)
+        return _render_markdown(answer, explain)
+    return _render_text(answer, preview_lines, explain)
 
 
 def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
-    """An answer as plain values, with the names that every interface uses; explained, with what led to each hit."""
+    """An answer as plain values, with the names that every interface uses; with `explain`, also why each was found."""
     results = []
     for hit in answer.results:
         values = asdict(hit)
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
         results.append(values)
-    told = {name: value for name in ("note", "corrected") if (value := getattr(answer, name))}
+    notes = {name: value for name in ("note", "corrected") if (value := getattr(answer, name))}
     return {
         "query": answer.query,
         "took_ms": round(answer.took_ms, 1),
         "total": answer.total,
-        **told,
+        **notes,
         "results": results,
     }
 
 
 def correction_lines(answer: Answer) -> list[str]:
-    """What was searched for in place of words that no document holds."""
+    """What was searched for instead of words that no document holds."""
     return [f"No document holds “{typed}”; searched for “{meant}”." for typed, meant in answer.corrected.items()]
 
 
 def section_json(stored: StoredSection) -> dict[str, object]:
-    """A section as plain values, under the names a hit uses for them."""
+    """A section as plain values, with the names that a hit uses."""
     section = stored.section
     return {
         "id": stored.id,
@@ -95,21 +94,21 @@ def section_json(stored: StoredSection) -> dict[str, object]:
     }
 
 
-def place_json(place: Selection) -> dict[str, object]:
-    """A section with its text and its relatives."""
+def selection_json(selection: Selection) -> dict[str, object]:
+    """A section with its text, its parent and its children."""
     return {
-        **section_json(place.section),
-        "content": place.text(place.section),
-        "parent": section_json(place.parent) if place.parent else None,
-        "children": [section_json(child) for child in place.children],
+        **section_json(selection.section),
+        "content": selection.text(selection.section),
+        "parent": section_json(selection.parent) if selection.parent else None,
+        "children": [section_json(child) for child in selection.children],
     }
 
 
-def document_json(place: Selection) -> dict[str, object]:
+def document_json(selection: Selection) -> dict[str, object]:
     """A document with its text and the list of its sections."""
-    document = place.document
+    document = selection.document
     return {
-        "id": place.sections[0].id,
+        "id": selection.sections[0].id,
         "collection": document.collection,
         "path": document.path,
         "title": document.title,
@@ -117,12 +116,17 @@ def document_json(place: Selection) -> dict[str, object]:
         "front_matter": document.front_matter,
         "hash": document.state.hash,
         "content": document.text,
-        "sections": [section_json(each) for each in place.sections if not each.section.piece],
+        "sections": [section_json(each) for each in selection.sections if not each.section.piece],
     }
 
 
+def breadcrumbs(title: str, heading_path: Sequence[str]) -> str:
+    """Where a section is in its document: the headings from the outermost to its own, or else the title."""
+    return " › ".join(dict.fromkeys(heading_path or (title,)))
+
+
 def section_line(stored: StoredSection) -> str:
-    """A section in one line of a list."""
+    """A section as one line of a list."""
     section = stored.section
     return (
         f"{stored.id}  lines {section.start_line}–{section.end_line}, {section.token_count} tokens  {section.heading}"
@@ -168,11 +172,11 @@ def status_json(status: Status) -> dict[str, object]:
 
 
 def queue_lines(status: Status) -> list[str]:
-    """How the queue stands: what waits, what is being indexed, and what failed lately."""
+    """The state of the queue: what waits, what is being indexed, and what failed lately."""
     counts = {str(state): count for state, count in status.requests.items()}
     names = {"pending": "waiting", "processing": "being indexed", "failed": "failed"}
-    told = [f"{counts[state]:,} {name}" for state, name in names.items() if counts.get(state)]
-    lines = [f"Queue      {', '.join(told) or 'empty: everything is indexed'}"]
+    shown = [f"{counts[state]:,} {name}" for state, name in names.items() if counts.get(state)]
+    lines = [f"Queue      {', '.join(shown) or 'empty: everything is indexed'}"]
     lines += [f"Indexing   {path}" for path in status.indexing]
     for request in status.errors:
         tried = f" (tried {request.attempts} times)" if request.attempts > 1 else ""
@@ -198,15 +202,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], config: C
     console = Console(
         force_terminal=True if config.display.color == "always" else None,
         no_color=config.display.color == "never",
-        # Off a terminal nothing is cut to a width that nobody sees.
+        # Without a terminal there is no width to cut to.
         width=None if sys.stdout.isatty() else 1000,
     )
     console.print(table)
 
 
-def size(number: int) -> str:
-    """A number of bytes for people."""
-    amount = float(number)
+def size(count: int) -> str:
+    """A number of bytes, for people."""
+    amount = float(count)
     for unit in ("bytes", "kB", "MB"):
         if amount < 1000:
             return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
@@ -214,23 +218,26 @@ def size(number: int) -> str:
     return f"{amount:.1f} GB"
 
 
-def _text(answer: Answer, sources: Mapping[str, Path], preview_lines: int, explain: bool) -> str:
-    weights = query_words(correct(answer.query, answer.corrected))
+def _render_text(answer: Answer, preview_lines: int, explain: bool) -> str:
+    weights = query_words(apply_corrections(answer.query, answer.corrected))
     terms = {word for word, weight in weights.items() if weight == 1} or set(weights)
     width = shutil.get_terminal_size((100, 24)).columns
     several = len({hit.collection for hit in answer.results}) > 1
     blocks = [click.style(f"{line}\n", dim=True) for line in correction_lines(answer)]
     for hit in answer.results:
-        place = click.style(f"{_shown_path(hit, sources)}:{hit.passage_line}", bold=True)
+        address = click.style(f"{_relative_path(hit, answer.sources)}:{hit.passage_line}", bold=True)
         label = click.style(f"[{hit.collection}] ", fg="magenta") if several else ""
-        lines = [f"{label}{place}  {_bar(hit.score)} {hit.score:.2f}"]
-        headings = " › ".join(dict.fromkeys(hit.heading_path or (hit.title,)))
-        lines.append("  " + click.style(headings, fg="cyan") + (" (out of date)" if hit.is_dirty else ""))
+        lines = [f"{label}{address}  {_bar(hit.score)} {hit.score:.2f}"]
+        lines.append(
+            "  "
+            + click.style(breadcrumbs(hit.title, hit.heading_path), fg="cyan")
+            + (" (out of date)" if hit.is_dirty else "")
+        )
         if explain:
-            lines.append("  " + click.style(_reasons(hit), dim=True))
+            lines.append("  " + click.style(_explanation(hit), dim=True))
         lines += [
-            f"  {click.style('│', dim=True)} {_marked(line, terms, width - 4)}"
-            for line in best_lines(_without_heading(hit), terms, preview_lines)
+            f"  {click.style('│', dim=True)} {_highlight(line, terms, width - 4)}"
+            for line in _best_lines(_without_heading(hit), terms, preview_lines)
         ]
         blocks.append("\n".join(lines) + "\n")
     if answer.results:
@@ -240,36 +247,35 @@ def _text(answer: Answer, sources: Mapping[str, Path], preview_lines: int, expla
     return "\n".join(blocks)
 
 
-def _markdown(answer: Answer, explain: bool) -> str:
+def _render_markdown(answer: Answer, explain: bool) -> str:
     blocks = [f"# {answer.query}\n", *(f"{line}\n" for line in correction_lines(answer))]
     for hit in answer.results:
-        headings = " › ".join(dict.fromkeys(hit.heading_path or (hit.title,)))
         notes = f"`{hit.path}:{hit.start_line}` · score {hit.score:.2f}"
         if explain:
-            notes += f" · {_reasons(hit)}"
+            notes += f" · {_explanation(hit)}"
         quote = "\n".join(f"> {line}".rstrip() for line in hit.content.strip().splitlines())
-        blocks.append(f"## {headings}\n\n{notes}\n" + (f"\n{quote}\n" if quote else ""))
+        blocks.append(f"## {breadcrumbs(hit.title, hit.heading_path)}\n\n{notes}\n" + (f"\n{quote}\n" if quote else ""))
     return "\n".join(blocks)
 
 
-def best_lines(passage: str, terms: set[str], count: int) -> list[str]:
-    """The run of `count` non-blank lines of a passage that holds the most of the terms, the first such."""
-    lines = [line[:LONGEST_LINE].rstrip() for line in passage.splitlines() if line.strip()]
-    found = [terms.intersection(words(line)) for line in lines]
+def _best_lines(passage: str, terms: set[str], count: int) -> list[str]:
+    """The `count` consecutive non-blank lines of a passage that hold most of the terms; of several such, the first."""
+    lines = [line[:MAX_PREVIEW_CHARACTERS].rstrip() for line in passage.splitlines() if line.strip()]
+    matches = [terms.intersection(words(line)) for line in lines]
     starts = range(max(len(lines) - count, 0) + 1)
-    best = max(starts, key=lambda start: len(set().union(*found[start : start + count])), default=0)
+    best = max(starts, key=lambda start: len(set().union(*matches[start : start + count])), default=0)
     return lines[best : best + count]
 
 
 def _without_heading(hit: Hit) -> str:
-    """The passage without the heading it begins with, which is shown above it already."""
+    """The passage without its heading line: the heading is shown above it."""
     first, _, rest = hit.passage.lstrip().partition("\n")
     return rest if first.strip("# ") == hit.heading and rest.strip() else hit.passage
 
 
-def _marked(line: str, terms: set[str], width: int) -> str:
-    """The line with its matches marked, cut to the width around the first of them."""
-    spans = marked_spans(line, terms)
+def _highlight(line: str, terms: set[str], width: int) -> str:
+    """The line with its matches highlighted, cut to the width around the first match."""
+    spans = matching_spans(line, terms)
     first = spans[0][0] if spans else 0
     begin = 0 if _cells(line[: first + 20]) <= width else max(first - 20, 0)
     end = begin
@@ -291,7 +297,7 @@ def _marked(line: str, terms: set[str], width: int) -> str:
 
 
 def _cells(text: str) -> int:
-    """How many cells of a terminal the text takes."""
+    """How many terminal cells the text takes."""
     return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
 
 
@@ -300,15 +306,16 @@ def _bar(score: float) -> str:
     return click.style("█" * full, fg="green") + click.style("░" * (BAR_CELLS - full), dim=True)
 
 
-def _reasons(hit: Hit) -> str:
+def _explanation(hit: Hit) -> str:
+    """Where a hit's score comes from, in one line."""
     reasons = hit.reasons
-    parts = [f"{part:+.2f} {PARTS[name]}" for name, part in reasons.parts.items() if abs(part) >= LEAST_PART]
+    parts = [f"{part:+.2f} {SCORE_PARTS[name]}" for name, part in reasons.parts.items() if abs(part) >= MIN_SHOWN_PART]
     return (
         f"meaning {reasons.similarity:.2f}, whole document {reasons.document_similarity:.2f}, "
         f"words {reasons.keywords:.2f}" + ("" if reasons.rerank is None else f", reranker {reasons.rerank:.2f}")
     ) + (f"; score: {', '.join(parts)}" if parts else "")
 
 
-def _shown_path(hit: Hit, sources: Mapping[str, Path]) -> str:
-    """The hit's file as it can be opened from the current folder."""
+def _relative_path(hit: Hit, sources: Mapping[str, Path]) -> str:
+    """The hit's file, relative to the current folder."""
     return os.path.relpath(sources[hit.collection] / hit.path)

@@ -1,4 +1,4 @@
-"""What can be asked over the wire? JSON-RPC 2.0, spoken over a project."""
+"""Which calls does a server answer? JSON-RPC 2.0 over a project."""
 
 import dataclasses
 import functools
@@ -6,16 +6,18 @@ import hmac
 import inspect
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, get_type_hints
 
 from annai.config import Config
 from annai.errors import AnnaiError, QueryError, ServerError
-from annai.interfaces.render import answer_json, document_json, place_json
-from annai.project import Project
-from annai.serving.wire import decode_fields, from_json, plain
-from annai.types import Content, ImportMode, Mode, Query, RequestStatus, ServerStatus, Sort, Where
+from annai.interfaces.render import answer_json, document_json, selection_json
+from annai.project import LOCAL_PARAMETERS, OPERATIONS, Duration, Operation, Project
+from annai.serving.wire import from_json, plain
+from annai.types import Content, Mode, ServerStatus, Sort
+from annai.values import TypeHint, decode_fields, suggest
 
 logger = logging.getLogger(__name__)
 
@@ -23,15 +25,12 @@ PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, INTERNAL_ERROR = -
 REFUSED = -32000
 """An `AnnaiError`: its message is for the user, and `data.kind` names its class."""
 
-MOST_CALLS = 100
+MAX_BATCH_CALLS = 100
 """Calls in one batch."""
 
-MOST_REQUESTS = 1000
-"""Lines of the queue that one call tells."""
 
-
-class Failure(Exception):
-    """A message that is no call, or a call that failed, as JSON-RPC tells it."""
+class CallError(Exception):
+    """A message that is not a call, or a call that failed, as a JSON-RPC error."""
 
     def __init__(self, code: int, message: str, kind: str = "") -> None:
         super().__init__(message)
@@ -39,21 +38,21 @@ class Failure(Exception):
         self.kind = kind
 
     def response(self, call_id: object = None) -> dict[str, Any]:
-        """The answer that tells it."""
+        """The response that carries it."""
         data = {"data": {"kind": self.kind}} if self.kind else {}
         return {"jsonrpc": "2.0", "id": call_id, "error": {"code": self.code, "message": str(self), **data}}
 
 
 def parse(body: bytes) -> tuple[list[object], bool]:
-    """The calls of a message, and whether they came as a batch. Raises `Failure` for what is neither."""
+    """The calls of a message, and whether they are a batch. Raises `CallError` for anything else."""
     try:
         message = from_json(body)
     except ValueError as error:
-        raise Failure(PARSE_ERROR, f"The body is not JSON: {error}.") from error
+        raise CallError(PARSE_ERROR, f"The body is not JSON: {error}.") from error
     if not isinstance(message, list):
         return [message], False
-    if not 1 <= len(message) <= MOST_CALLS:
-        raise Failure(INVALID_REQUEST, f"A batch holds 1 to {MOST_CALLS} calls, not {len(message):,}.")
+    if not 1 <= len(message) <= MAX_BATCH_CALLS:
+        raise CallError(INVALID_REQUEST, f"A batch holds 1 to {MAX_BATCH_CALLS} calls, not {len(message):,}.")
     return message, True
 
 
@@ -78,34 +77,34 @@ class Service:
         """Once set, long calls end with the document at hand."""
 
     def answer(self, call: object) -> dict[str, Any] | None:
-        """Make one call, and return what to send back: nothing for a notification."""
+        """Make one call, and return the response; a notification has none."""
         call_id = call.get("id") if isinstance(call, dict) else None
         if isinstance(call_id, bool) or not isinstance(call_id, str | int | float | None):
             call_id = None
         try:
             method, params, wants_answer = _check(call)
-        except Failure as failure:
+        except CallError as failure:
             return failure.response(call_id)
         try:
             result = self._call(method, params)
             return {"jsonrpc": "2.0", "id": call_id, "result": result} if wants_answer else None
-        except Failure as failure:
+        except CallError as failure:
             return failure.response(call_id) if wants_answer else None
 
-    def _call(self, method: str, params: object) -> object:
-        if method not in METHODS:
-            raise Failure(UNKNOWN_METHOD, f"There is no method {method!r}; there are {', '.join(METHODS)}.")
-        function = METHODS[method]
+    def _call(self, name: str, params: object) -> object:
+        method = METHODS.get(name)
+        if method is None:
+            raise CallError(UNKNOWN_METHOD, f"There is no method {name!r}; {suggest(name, METHODS)}")
         try:
-            return plain(function(self, **_arguments(function, method, params)))
+            return plain(method.call(self, **method.arguments(params)))
         except AnnaiError as error:
             code = INVALID_PARAMS if isinstance(error, QueryError) else REFUSED
-            raise Failure(code, str(error), type(error).__name__) from error
+            raise CallError(code, str(error), type(error).__name__) from error
         except Exception as error:
-            logger.exception("%s failed", method)
-            raise Failure(INTERNAL_ERROR, "Something went wrong inside the server; its log tells more.") from error
+            logger.exception("%s failed", name)
+            raise CallError(INTERNAL_ERROR, "Something went wrong inside the server; see its log.") from error
 
-    # Searching
+    # Calls that differ from the operations of `Project`
 
     def search(
         self,
@@ -120,19 +119,25 @@ class Service:
         content: Content | None = None,
         clean_only: bool = False,
         explain: bool = False,
+        refresh: bool = False,
+        full: bool = False,
     ) -> object:
-        """The answer as `annai search --format json` shows it."""
+        """The answer as `annai search --format json` prints it, or with `full` the whole `Answer`."""
         defaults = self._config.search
-        asked = Query(
-            text=query,
+        answer = self._project.search(
+            query,
+            refresh=refresh,
             limit=defaults.limit if limit is None else limit,
-            where=Where(collections, paths, excludes, clean_only),
+            collections=collections,
             depths=depths,
-            mode=mode or cast(Mode, defaults.mode),
+            paths=paths,
+            excludes=excludes,
+            mode=mode or defaults.mode,
             sort=sort,
-            content=content or cast(Content, defaults.content),
+            content=content or defaults.content,
+            clean_only=clean_only,
         )
-        return answer_json(self._project.search(asked), explain)
+        return answer if full else answer_json(answer, explain)
 
     def get_document(self, path: str) -> object:
         """A document, with its sections."""
@@ -140,65 +145,20 @@ class Service:
 
     def get_section(self, id: str) -> object:  # noqa: A002 - the name that a hit has for it
         """A section with its text, the section around it and those inside it."""
-        return place_json(self._project.locate(id))
-
-    def locate(self, reference: str) -> object:
-        """All that is known of a document: what `annai get` needs."""
-        return self._project.locate(reference)
-
-    # Collections
-
-    def list_collections(self) -> object:
-        """The registered collections."""
-        return self._project.list_collections()
-
-    def list_documents(self, name: str) -> object:
-        """The paths of a collection's documents."""
-        return self._project.document_paths(name)
-
-    def add_collection(self, name: str, source: str, description: str = "") -> object:
-        """Register a directory."""
-        return self._project.add_collection(name, description, _absolute(source))
-
-    def update_collection(
-        self, name: str, description: str | None = None, source: str | None = None, enabled: bool | None = None
-    ) -> object:
-        """Change what is given."""
-        folder = None if source is None else _absolute(source)
-        return self._project.update_collection(name, description=description, source=folder, enabled=enabled)
+        return selection_json(self._project.locate(id))
 
     def enable_collection(self, name: str) -> object:
-        """Let searches look at it."""
+        """Include it in searches."""
         return self._project.update_collection(name, enabled=True)
 
     def disable_collection(self, name: str) -> object:
         """Leave it out of searches."""
         return self._project.update_collection(name, enabled=False)
 
-    def delete_collection(self, name: str) -> object:
-        """Forget it and its data."""
-        self._project.delete_collection(name)
-        return None
-
-    # Indexing
-
-    def import_collection(self, name: str = "", mode: ImportMode = "update") -> object:
-        """Index a collection, and answer when that is done."""
-        return self._project.import_collection(name, mode, progress=self._keep_going)
-
-    def rebuild_index(self, paths: tuple[str, ...] = (), force: bool = False) -> object:
-        """Index again what lies under the paths, and answer when that is done."""
-        return self._project.rebuild(paths, force=force, progress=self._keep_going)
-
-    def index_document(self, path: str, force: bool = False) -> object:
-        """Put a document or a folder into the queue, and answer at once."""
-        return self._project.request_index(path, force=force)
-
-    def refresh(self, names: tuple[str, ...] = ()) -> object:
-        """Wait a little for the index to be up to date; how many files still wait."""
-        return self._project.refresh(names)
-
-    # Telling
+    def refresh(self, names: tuple[str, ...] = (), full: bool = False) -> object:
+        """Bring the index up to date without waiting long; the number of files left, or with `full` the `Freshness`."""
+        freshness = self._project.refresh(names)
+        return freshness if full else freshness.waiting
 
     def get_project(self) -> object:
         """Which project this is, and where its collections' files are."""
@@ -210,98 +170,102 @@ class Service:
         }
 
     def get_status(self, name: str = "") -> object:
-        """How the project and this server stand."""
+        """The state of the project and of this server."""
         return dataclasses.replace(self._project.status(name), server=self._describe())
 
-    def get_requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> object:
-        """The queue, newest first."""
-        if not 1 <= limit <= MOST_REQUESTS:
-            raise QueryError(f"limit must be between 1 and {MOST_REQUESTS:,}, not {limit}.")
-        return self._project.requests(status, collection, limit)
-
     def shutdown(self, secret: str) -> object:
-        """End the server; only who can read the pid file knows the secret."""
+        """Stop the server; only a process that can read the pid file knows the secret."""
         if not self._secret or not hmac.compare_digest(secret.encode(errors="replace"), self._secret.encode()):
-            raise ServerError("Only `annai server stop` ends this server.")
+            raise ServerError("This server can only be stopped with `annai server stop`.")
         self._stop()
         return None
 
-    def _keep_going(self, done: int, total: int) -> None:  # noqa: ARG002 - what progress is told
+    def do(self, operation: Operation, **arguments: object) -> object:
+        """Do an operation of `Project`."""
+        method = getattr(self._project, operation.method.__name__)
+        progress = {"progress": self._keep_going} if operation.duration == "long" else {}
+        return method(**arguments, **progress)
+
+    def _keep_going(self, done: int, total: int) -> None:  # noqa: ARG002 - the signature of Progress
         if self.stopping.is_set():
             raise ServerError("The server is being stopped; what was indexed so far is kept.")
 
 
-METHODS: dict[str, Callable[..., object]] = {
-    function.__name__: function
-    for function in (
-        Service.search,
-        Service.get_document,
-        Service.get_section,
-        Service.locate,
-        Service.list_collections,
-        Service.list_documents,
-        Service.add_collection,
-        Service.update_collection,
-        Service.enable_collection,
-        Service.disable_collection,
-        Service.delete_collection,
-        Service.import_collection,
-        Service.rebuild_index,
-        Service.index_document,
-        Service.refresh,
-        Service.get_project,
-        Service.get_status,
-        Service.get_requests,
-        Service.shutdown,
-    )
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A call that the server answers."""
+
+    name: str
+    call: Callable[..., object]
+    """Makes the call for a `Service`."""
+    hints: Mapping[str, TypeHint]
+    """Its parameters, in their order."""
+    required: Sequence[str]
+    duration: Duration = "short"
+
+    def arguments(self, params: object) -> dict[str, Any]:
+        """The parameters of a call, by name or in order, as the type hints ask for them."""
+        if isinstance(params, list):
+            if len(params) > len(self.hints):
+                raise QueryError(f"{self.name} takes at most {len(self.hints)} parameters, not {len(params):,}.")
+            params = dict(zip(self.hints, params, strict=False))
+        found = decode_fields(self.hints, params, self.name, required=self.required)
+        for name, value in found.items():
+            if isinstance(value, Path) and not value.expanduser().is_absolute():
+                raise QueryError(
+                    f"{name} must be an absolute path, not {str(value)!r}: the server has another current folder."
+                )
+        return found
+
+
+def _method(name: str, function: Callable[..., object], call: Callable[..., object], duration: Duration) -> Method:
+    parameters = [
+        each for each in list(inspect.signature(function).parameters.values())[1:] if each.name not in LOCAL_PARAMETERS
+    ]
+    hints = get_type_hints(function)
+    required = [each.name for each in parameters if each.default is inspect.Parameter.empty]
+    return Method(name, call, {each.name: hints[each.name] for each in parameters}, required, duration)
+
+
+_OWN_CALLS: dict[Callable[..., object], Duration] = {
+    Service.search: "short",
+    Service.get_document: "short",
+    Service.get_section: "short",
+    Service.enable_collection: "waiting",
+    Service.disable_collection: "waiting",
+    Service.refresh: "waiting",
+    Service.get_project: "short",
+    Service.get_status: "short",
+    Service.shutdown: "short",
 }
-"""Every method by its name."""
 
-LONG = frozenset({"import_collection", "rebuild_index"})
-"""Methods that may take minutes."""
+METHODS: dict[str, Method] = {
+    **{each.__name__: _method(each.__name__, each, each, duration) for each, duration in _OWN_CALLS.items()},
+    **{
+        name: _method(name, each.method, functools.partial(Service.do, operation=each), each.duration)
+        for name, each in OPERATIONS.items()
+    },
+}
+"""Every method by its name: the operations of `Project`, and those written out in `Service`."""
 
-WAITING = frozenset({"refresh", "index_document", "add_collection", "update_collection", "delete_collection"})
-"""Methods that may wait for the indexing to let them."""
 
-
-def method_of(call: object) -> str:
-    """The name of the method that a call wants, as far as it has one."""
-    method = call.get("method") if isinstance(call, dict) else None
-    return method if isinstance(method, str) else ""
+def duration_of(call: object) -> Duration:
+    """How long a call may take, as far as it names a method."""
+    name = call.get("method") if isinstance(call, dict) else None
+    method = METHODS.get(name) if isinstance(name, str) else None
+    if method is None:
+        return "short"
+    params = call.get("params") if isinstance(call, dict) else None
+    refreshes = isinstance(params, dict) and bool(params.get("refresh"))
+    return "waiting" if refreshes else method.duration
 
 
 def _check(call: object) -> tuple[str, object, bool]:
-    """A call's method, its parameters, and whether it wants an answer."""
+    """A call's method, its parameters, and whether it wants a response."""
     if not isinstance(call, dict) or call.get("jsonrpc") != "2.0" or not isinstance(call.get("method"), str):
-        raise Failure(
+        raise CallError(
             INVALID_REQUEST, 'A call is an object like {"jsonrpc": "2.0", "id": 1, "method": "search", "params": {}}.'
         )
     if isinstance(call.get("id"), bool | list | dict):
-        raise Failure(INVALID_REQUEST, "A call's id is a string or a number.")
+        raise CallError(INVALID_REQUEST, "A call's id is a string or a number.")
     return call["method"], call.get("params", {}), "id" in call
-
-
-def _arguments(function: Callable[..., object], method: str, params: object) -> dict[str, Any]:
-    """The parameters of a call, by name or in order, as the method's type hints ask for them."""
-    hints, required = _signature(function)
-    if isinstance(params, list):
-        if len(params) > len(hints):
-            raise QueryError(f"{method} takes at most {len(hints)} parameters, not {len(params):,}.")
-        params = dict(zip(hints, params, strict=False))
-    return decode_fields(hints, required, params, method)
-
-
-@functools.cache
-def _signature(function: Callable[..., object]) -> tuple[dict[str, Any], list[str]]:
-    """The type hints of a method's parameters, and the names of those that must be given."""
-    parameters = list(inspect.signature(function).parameters.values())[1:]
-    hints = get_type_hints(function)
-    required = [each.name for each in parameters if each.default is inspect.Parameter.empty]
-    return {each.name: hints[each.name] for each in parameters}, required
-
-
-def _absolute(source: str) -> Path:
-    folder = Path(source).expanduser()
-    if not folder.is_absolute():
-        raise QueryError(f"source must be an absolute path, not {source!r}: the server stands in a folder of its own.")
-    return folder

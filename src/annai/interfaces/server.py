@@ -1,7 +1,7 @@
-"""How does a server run? The engine, its worker and the web application in one process, until there is a reason to end.
+"""How does a server run? The engine, its worker and the web application in one process.
 
-It ends when it is asked to, when it is told to (Ctrl-C, SIGTERM), and by itself when its project's folder or its pid
-file is gone, when another server took over, or when nobody asked for anything for long enough.
+It ends when `annai server stop` asks it to, on Ctrl-C or SIGTERM, and by itself when its project's folder or its pid
+file is gone, when another server took over, or after `server.idle_shutdown_minutes` without a request.
 """
 
 import logging
@@ -27,7 +27,7 @@ from annai.config import Config
 from annai.engine import Engine
 from annai.errors import ServerError
 from annai.indexing.lock import IndexLock
-from annai.interfaces.http import BODY_SECONDS, LARGEST_BODY, Application, listening
+from annai.interfaces.http import BODY_SECONDS, MAX_BODY_BYTES, Application, uvicorn_config
 from annai.interfaces.mcp.http import Endpoint
 from annai.interfaces.rpc import Service
 from annai.serving import daemon, pidfile
@@ -38,31 +38,31 @@ from annai.upkeep.worker import Worker
 
 logger = logging.getLogger(__name__)
 
-CLAIM_SECONDS = 30.0
-"""How long to wait for a server that is ending, or for one that is beginning to answer."""
+STARTING_SECONDS = 30.0
+"""How long to wait for another server of this project that is starting or ending."""
 
-LOOK_SECONDS = 1
-"""How often to look for a reason to end."""
+CHECK_SECONDS = 1
+"""How often to check whether to end."""
 
 GRACE_SECONDS = 5
-"""How long calls may go on once the server is to end; long ones end by themselves."""
+"""How long running calls may take once the server is ending; imports end with the document at hand."""
 
-OLD_LOGS = 3
+LOG_BACKUPS = 3
 
 
 def serve(config: Config, *, port: int | None = None, log: Path | None = None, tell: Callable[[str], None]) -> None:
-    """Run the project's server until there is a reason to end.
+    """Run the project's server until it ends.
 
-    `port` is the one that the user named, 0 for any. The log goes to standard error, or to a file that is rotated.
+    `port` is the one that the user named; 0 means any free port. The log goes to standard error, or to a rotated file.
     """
     _set_up_logging(config, log)
     with ExitStack() as stack:
-        stack.enter_context(_claimed(config))
+        stack.enter_context(_only_server(config))
         ended = stack.enter_context(_signals())
         engine = stack.enter_context(Engine(config))
         listener = stack.enter_context(_listen(config, port, tell))
         record = _record(config, listener, log)
-        # A server that stands in no folder keeps none from being removed, and takes no relative path for its own.
+        # So that no folder is kept from being removed, and no relative path means the server's own folder.
         os.chdir(config.root.anchor)
         server = _Server(config, engine, record)
         stack.callback(server.close)
@@ -80,7 +80,7 @@ def serve(config: Config, *, port: int | None = None, log: Path | None = None, t
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, with the application of one project and an eye on the reasons to end."""
+    """uvicorn with the application of one project, which ends by itself when it should."""
 
     def __init__(self, config: Config, engine: Engine, record: ServerRecord) -> None:
         self.reason = "it was told to"
@@ -89,7 +89,9 @@ class _Server(uvicorn.Server):
         self._service = Service(
             engine, config, secret=record.secret, stop=lambda: self.end("it was asked to"), describe=self._describe
         )
-        self._mcp = Endpoint(engine, config, largest_body=LARGEST_BODY, body_seconds=BODY_SECONDS, used=self._note_use)
+        self._mcp = Endpoint(
+            engine, config, max_body_bytes=MAX_BODY_BYTES, body_seconds=BODY_SECONDS, on_use=self._note_use
+        )
         self._application = Application(
             self._service,
             routes=[self._mcp.route],
@@ -98,35 +100,35 @@ class _Server(uvicorn.Server):
             token=daemon.required_token(config),
         )
         super().__init__(
-            listening(
+            uvicorn_config(
                 self._application,
                 timeout_graceful_shutdown=GRACE_SECONDS,
-                timeout_notify=LOOK_SECONDS,
-                callback_notify=self._look,
+                timeout_notify=CHECK_SECONDS,
+                callback_notify=self._end_if_orphaned,
             )
         )
 
     def end(self, reason: str) -> None:
-        """Begin to end, from any thread."""
+        """Start to end; any thread may call it."""
         self.reason = reason
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let nobody else come, long calls end with the document at hand, and the others come to their end."""
+        """Accept nothing more; imports end with the document at hand, other calls finish."""
         pidfile.withdraw(self._project, self._record)
         self._service.stopping.set()
         await self._mcp.close()
         await super().shutdown(sockets)
 
     def close(self) -> None:
-        """Wait for the calls that are still at work."""
+        """Wait for the calls that are still running."""
         self._application.close()
 
     def _note_use(self) -> None:
         self._application.last_call = time.monotonic()
 
-    async def _look(self) -> None:
-        """End if there is a reason to."""
+    async def _end_if_orphaned(self) -> None:
+        """End if the project, the pid file or the clients are gone."""
         config = self._project
         idle = config.server.idle_shutdown_minutes * 60
         current = pidfile.read_record(config)
@@ -137,7 +139,7 @@ class _Server(uvicorn.Server):
         elif current != self._record:
             self.end("another server took over")
         elif idle and time.monotonic() - self._application.last_call > idle:
-            self.end(f"nobody asked for anything for {config.server.idle_shutdown_minutes:g} minutes")
+            self.end(f"there was no request for {config.server.idle_shutdown_minutes:g} minutes")
 
     def _describe(self) -> ServerStatus:
         record = self._record
@@ -145,15 +147,15 @@ class _Server(uvicorn.Server):
         return ServerStatus(record.pid, record.url, record.started_at, memory, record.version)
 
 
-class _Ended:
-    """Remembers a signal until there is somebody to tell."""
+class _EndSignal:
+    """Remembers a signal until the server is there to end."""
 
     def __init__(self) -> None:
         self._came = False
         self._tell: Callable[[str], None] | None = None
 
     def connect(self, tell: Callable[[str], None]) -> None:
-        """Tell this from now on, and at once what came before."""
+        """Call this on every signal from now on, and at once if one came before."""
         self._tell = tell
         if self._came:
             tell("it was told to")
@@ -166,9 +168,9 @@ class _Ended:
 
 
 @contextmanager
-def _signals() -> Iterator[_Ended]:
-    """Take every signal to end as a wish; uvicorn repeats them when it is done, and then they do nothing more."""
-    ended = _Ended()
+def _signals() -> Iterator[_EndSignal]:
+    """Turn signals into a request to end; uvicorn raises them again when it is done, and then they do nothing."""
+    ended = _EndSignal()
     names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
     known = [getattr(signal, name) for name in names if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():
@@ -182,15 +184,15 @@ def _signals() -> Iterator[_Ended]:
 
 
 @contextmanager
-def _claimed(config: Config) -> Iterator[None]:
+def _only_server(config: Config) -> Iterator[None]:
     """Be the project's only server."""
     lock = IndexLock(daemon.state_folder(config) / daemon.LOCK_FILE)
-    deadline = time.monotonic() + CLAIM_SECONDS
-    while not lock.hold():
+    deadline = time.monotonic() + STARTING_SECONDS
+    while not lock.acquire():
         if record := pidfile.running(config):
-            raise ServerError(f"A server runs already at {record.url} (pid {record.pid}).")
+            raise ServerError(f"A server is already running at {record.url} (pid {record.pid}).")
         if time.monotonic() > deadline:
-            raise ServerError("Another server of this project is beginning or ending; try again in a while.")
+            raise ServerError("Another server of this project is starting or ending; try again in a while.")
         time.sleep(daemon.POLL_SECONDS)
     try:
         if pidfile.left_behind(config):
@@ -201,7 +203,7 @@ def _claimed(config: Config) -> Iterator[None]:
 
 
 def _listen(config: Config, port: int | None, tell: Callable[[str], None]) -> socket.socket:
-    """Bind the port that the user named; if it is only the usual one and taken, any other."""
+    """Bind the port that the user named; if only the default port is taken, use any free one."""
     host, wanted = config.server.host, config.server.port if port is None else port
     is_named = port is not None or wanted != ServerSettings().port
     try:
@@ -209,11 +211,11 @@ def _listen(config: Config, port: int | None, tell: Callable[[str], None]) -> so
     except OSError as error:
         if is_named or isinstance(error, socket.gaierror):
             raise ServerError(
-                f"The server cannot listen at {host}, port {wanted} ({error.strerror}); "
+                f"The server cannot listen on {host}, port {wanted} ({error.strerror}); "
                 "choose another port with --port N, or a free one with --port auto."
             ) from error
     listener = _bind(host, 0)
-    tell(f"Port {wanted} is taken; a free one is used instead.")
+    tell(f"Port {wanted} is taken, so a free one is used.")
     return listener
 
 
@@ -222,7 +224,7 @@ def _bind(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         if os.name == "posix":
-            # Without it a port stays taken for a minute after its server ended; on Windows it would mean to share it.
+            # Without it a port stays taken for a minute after its server ended; on Windows it would share the port.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen()
@@ -251,12 +253,12 @@ def _record(config: Config, listener: socket.socket, log: Path | None) -> Server
 
 
 def _set_up_logging(config: Config, log: Path | None) -> None:
-    """Log into a file that is begun anew when it is large, or to standard error."""
+    """Log to a rotated file, or to standard error."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if log:
         largest = int(config.logging.rotate_mb * 1_000_000)
         try:
-            handler = RotatingFileHandler(log, maxBytes=largest, backupCount=OLD_LOGS, encoding="utf-8")
+            handler = RotatingFileHandler(log, maxBytes=largest, backupCount=LOG_BACKUPS, encoding="utf-8")
         except OSError as error:
             raise ServerError(f"The log {log} cannot be written: {error.strerror}; name another with --log.") from error
     verbose = logging.getLogger().level == logging.DEBUG

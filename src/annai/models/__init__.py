@@ -1,1 +1,1 @@
-"""What do models need? Their weights, a service on the network, memory while in use, and what is known of them."""
+"""What do embedders and rerankers need? Known models, weights, devices, memory, extras and services."""

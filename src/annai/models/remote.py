@@ -1,4 +1,4 @@
-"""How is a service on the network asked? With patience that ends, and in errors that hold no secret."""
+"""How is a service on the network called? With a limited number of retries, and with errors that contain no secret."""
 
 import json
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse
 from time import sleep
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
@@ -17,121 +17,133 @@ from annai.settings import Retry
 
 logger = logging.getLogger(__name__)
 
-TRANSIENT_CODES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-"""Answers that may be another one soon."""
+TRANSIENT_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+"""A retry may succeed after these."""
 
-BUSY_CODES = frozenset({429, 503, 529})
-"""Answers that ask for less haste."""
+BUSY_STATUSES = frozenset({429, 503, 529})
+"""The service asks callers to slow down."""
 
 BUSY_FACTOR = 4.0
-"""How many times longer to wait where a service is busy and does not say for how long."""
+"""How many times longer to wait when a service is busy and does not say for how long."""
 
-LONGEST_WAIT = 120.0
-"""A service that asks for a longer pause is not waited for."""
+MAX_WAIT_SECONDS = 120.0
+"""When a service asks for a longer pause, annai gives up."""
 
-QUERY_PATIENCE = 15.0
-"""Seconds of waiting, in all, while a person or an agent waits for the answer."""
+MAX_QUERY_WAIT_SECONDS = 15.0
+"""The same for all pauses together while a person or an agent waits for the answer."""
 
-LARGEST_ANSWER = 256 * 1024 * 1024
-"""Bytes; a hundred vectors take a few millions."""
+MAX_RESPONSE_BYTES = 256 * 1024 * 1024
+"""A hundred vectors take a few million bytes."""
 
-LONGEST_REASON = 300
-"""Characters of a service's own words that are repeated."""
+MAX_DETAIL_CHARACTERS = 300
+"""How much of a service's own error message is quoted."""
+
+Json = Any
+"""Whatever `json.loads` returns."""
 
 T = TypeVar("T")
 
 
-class Refused(Exception):
-    """A request that came to nothing: why, and whether asking again may help."""
+class ServiceError(Exception):
+    """A request to a service failed; says why, and whether a retry may help."""
 
-    def __init__(self, reason: str, *, transient: bool = False, code: int = 0, wait: float | None = None) -> None:
+    def __init__(
+        self, reason: str, *, transient: bool = False, status: int = 0, retry_after: float | None = None
+    ) -> None:
         super().__init__(reason)
         self.transient = transient
-        self.code = code
-        """The answer's status, if there was an answer."""
-        self.wait = wait
-        """Seconds that the service asks to wait."""
+        self.status = status
+        """The status of the response; 0 if there was none."""
+        self.retry_after = retry_after
+        """Seconds that the service asks to wait, if it does."""
 
 
-def retry(call: Callable[[], T], settings: Retry, *, patience: float = math.inf) -> T:
-    """Make a call, and make it again while it is `Refused` for a transient reason, each time after a longer wait.
+def retry(call: Callable[[], T], settings: Retry, *, max_wait: float = math.inf) -> T:
+    """Call, and call again while it raises a transient `ServiceError`, each time after a longer pause.
 
-    Raises the last `Refused` when that was often enough, or when waiting would take more than `patience` in all.
+    Raises the last `ServiceError` after `max_retries`, or when all pauses together would exceed `max_wait` seconds.
     """
     waited = 0.0
     for attempt in range(settings.max_retries + 1):
         try:
             return call()
-        except Refused as refused:
+        except ServiceError as error:
             pause = (
                 settings.base_delay
                 * settings.backoff_factor**attempt
-                * (BUSY_FACTOR if refused.code in BUSY_CODES else 1.0)
+                * (BUSY_FACTOR if error.status in BUSY_STATUSES else 1.0)
             )
-            pause = pause if refused.wait is None else max(refused.wait, 0.0)
-            if not refused.transient or attempt == settings.max_retries or pause > min(LONGEST_WAIT, patience - waited):
+            pause = pause if error.retry_after is None else max(error.retry_after, 0.0)
+            is_last = attempt == settings.max_retries
+            if not error.transient or is_last or pause > min(MAX_WAIT_SECONDS, max_wait - waited):
                 raise
-            logger.info("asking again in %.1f seconds: %s", pause, refused)
+            logger.info("retrying in %.1f seconds: %s", pause, error)
             waited += pause
             sleep(pause)
     raise AssertionError("a range of at least one has a last attempt")
 
 
-def post_json(url: str, body: object, *, key: str = "", timeout: float = 60.0) -> object:
-    """Send JSON and return the JSON that comes back. Raises `Refused`; the key is in no message."""
+def post_json(url: str, body: object, *, key: str = "", timeout: float = 60.0) -> Json:
+    """Send JSON and return the JSON of the response. Raises `ServiceError`; no message contains the key."""
     headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "annai"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    place = shown_url(url)
+    address = redact_url(url)
     deadline = time.monotonic() + timeout
     try:
-        request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - `check_url` has seen it
+        request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - `check_url` allows only http(s)
         with _opener().open(request, timeout=timeout) as response:
             return json.loads(_read(response, deadline))
     except HTTPError as error:
-        # The error is itself a response, and holds what the service says.
-        said = _said(error, key)
-        raise refusal(error.code, error.headers.get("Retry-After"), f"{place} answered {error.code}{said}") from None
+        # The error is itself the response.
+        answer = f"{address} answered {error.code}{_detail(error, key)}"
+        raise status_error(error.code, error.headers.get("Retry-After"), answer) from None
     except TimeoutError:
-        raise Refused(f"{place} did not answer within {timeout:g} seconds", transient=True) from None
+        raise ServiceError(f"{address} did not answer within {timeout:g} seconds", transient=True) from None
     except (URLError, OSError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
-            raise Refused(f"{place} did not answer within {timeout:g} seconds", transient=True) from None
-        raise Refused(redact(key, f"{place} cannot be reached ({reason})"), transient=True) from None
+            raise ServiceError(f"{address} did not answer within {timeout:g} seconds", transient=True) from None
+        raise ServiceError(redact(key, f"{address} cannot be reached ({reason})"), transient=True) from None
     except (HTTPException, ValueError) as error:
-        raise Refused(f"{place} sent half an answer or none ({type(error).__name__})", transient=True) from None
+        raise ServiceError(
+            f"{address} sent an incomplete or invalid answer ({type(error).__name__})", transient=True
+        ) from None
 
 
-def refusal(code: int, retry_after: str | None, reason: str) -> Refused:
-    """What an answer that is an error means, going by its status and its header `Retry-After`."""
-    wait = _retry_after(retry_after)
-    return Refused(reason, transient=code in TRANSIENT_CODES, code=code, wait=wait if code in TRANSIENT_CODES else None)
+def status_error(status: int, retry_after: str | None, reason: str) -> ServiceError:
+    """The error that a response's status and its header `Retry-After` mean."""
+    transient = status in TRANSIENT_STATUSES
+    wait = _retry_after(retry_after) if transient else None
+    return ServiceError(reason, transient=transient, status=status, retry_after=wait)
 
 
-def check_url(url: str) -> str:
-    """The URL as it is to be used, without a slash at its end. Raises `ValueError` for what is none."""
+def check_url(url: str, setting: str) -> str:
+    """The URL without a slash at its end. Raises `ValueError`, with the setting's name, if it is not an HTTP URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-        raise ValueError("is not an address such as http://localhost:11434/v1; a user or password cannot be in it")
+        raise ValueError(
+            f"{setting} must be a URL such as http://localhost:11434/v1, without a user or password; "
+            "correct it in annai.toml."
+        )
     return url.rstrip("/")
 
 
-def shown_url(url: str) -> str:
-    """Where a request goes, without anything that could be secret."""
+def redact_url(url: str) -> str:
+    """A URL without the parts that could be secret: user, password, query and fragment."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
 
 
 def redact(key: str, text: str) -> str:
-    """A text in which the key is not readable, and which is not too long for a message."""
+    """A text without the key, and short enough for a message."""
     text = " ".join((text.replace(key, "…") if key else text).split())
-    return text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + "…"
+    return text if len(text) <= MAX_DETAIL_CHARACTERS else text[:MAX_DETAIL_CHARACTERS] + "…"
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """A redirect would carry the key to another place: it is an error that names the right address."""
+    """A redirect would send the key to another address: it becomes an error instead."""
 
     def redirect_request(self, *_: object) -> None:
         """Do not follow."""
@@ -142,7 +154,7 @@ def _opener() -> OpenerDirector:
 
 
 def _read(response: HTTPResponse, deadline: float) -> bytes:
-    """The whole answer; a service that sends it drop by drop is not waited for longer than for one that is silent."""
+    """The whole response; the deadline also holds for a service that sends a few bytes at a time."""
     parts: list[bytes] = []
     size = 0
     while part := response.read1(1 << 16):
@@ -150,22 +162,22 @@ def _read(response: HTTPResponse, deadline: float) -> bytes:
         size += len(part)
         if time.monotonic() > deadline:
             raise TimeoutError
-        if size > LARGEST_ANSWER:
+        if size > MAX_RESPONSE_BYTES:
             raise ValueError("too large")
     return b"".join(parts)
 
 
-def _said(error: HTTPError, key: str) -> str:
-    """What the service says of an error, as far as that can be understood."""
+def _detail(error: HTTPError, key: str) -> str:
+    """The service's own error message, as far as it can be found in the response."""
     try:
         text = error.read(1 << 16).decode("utf-8", "replace")
     except (OSError, HTTPException):
         return ""
     try:
-        said = json.loads(text)
+        detail = json.loads(text)
         for name in ("error", "message", "detail"):
-            said = said.get(name, said) if isinstance(said, dict) else said
-        text = said if isinstance(said, str) else text
+            detail = detail.get(name, detail) if isinstance(detail, dict) else detail
+        text = detail if isinstance(detail, str) else text
     except ValueError:
         pass
     return f": {redact(key, text)}" if text.strip() else ""

@@ -1,4 +1,4 @@
-"""How long does a model stay in memory? It is loaded when it is first used, and let go when it is idle."""
+"""How long does a model stay in memory? It is loaded on first use and unloaded when it is idle."""
 
 import contextlib
 import gc
@@ -14,20 +14,20 @@ from annai.settings import Model
 
 logger = logging.getLogger(__name__)
 
-PRESSED_IDLE_SECONDS = 5.0
-"""How long a model may be idle while memory is short: not less, or an import would load it again with every batch."""
+LOW_MEMORY_IDLE_SECONDS = 5.0
+"""How long a model may be idle while memory is low: not less, or an import would load it again for every batch."""
 
 CHECK_SECONDS = 5.0
-"""How often to look; oftener where models are let go sooner."""
+"""How often to check; more often if `auto_unload_minutes` is shorter than twice this."""
 
 T = TypeVar("T")
 
 
 class AutoUnloaded(Generic[T]):
-    """Something that takes much memory, loaded on first use and let go when that is wise.
+    """Something large that is loaded on first use and unloaded when it is idle.
 
-    It is let go when it was idle for `auto_unload_minutes`, and already after some seconds when more than
-    `memory_threshold` of the machine's memory is in use; never while it is used. Several threads may use it at once.
+    It is unloaded after `auto_unload_minutes` without use, or after a few seconds while more than `memory_threshold`
+    of the machine's memory is in use, but never during a use. Several threads may use it at once.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class AutoUnloaded(Generic[T]):
         load: Callable[[], T],
         settings: Model,
         *,
-        freed: Callable[[], None] = lambda: None,
-        memory: Callable[[], float] = lambda: psutil.virtual_memory().percent / 100,
+        on_unload: Callable[[], None] = lambda: None,
+        memory_share: Callable[[], float] = lambda: psutil.virtual_memory().percent / 100,
     ) -> None:
         self._load = load
         self._settings = settings
-        self._freed = freed
-        self._memory = memory
+        self._on_unload = on_unload
+        self._memory_share = memory_share
         self._lock = threading.Lock()
         self._value: T | None = None
         self._users = 0
@@ -49,17 +49,17 @@ class AutoUnloaded(Generic[T]):
         self._stop = threading.Event()
 
     @property
-    def loaded(self) -> bool:
+    def is_loaded(self) -> bool:
         """Whether it is in memory."""
         return self._value is not None
 
     @contextlib.contextmanager
     def use(self) -> Iterator[T]:
-        """Have it within the block, loaded if need be."""
+        """Use it within the block; it is loaded first if necessary."""
         with self._lock:
             if self._value is None:
                 self._value = self._load()
-                self._watch()
+                self._start_checks()
             self._users += 1
             value = self._value
         try:
@@ -69,7 +69,7 @@ class AutoUnloaded(Generic[T]):
                 self._users -= 1
                 self._idle_since = time.monotonic()
 
-    def release(self) -> None:
+    def unload(self) -> None:
         """Free the memory, unless it is in use."""
         with self._lock:
             if self._users or self._value is None:
@@ -77,26 +77,26 @@ class AutoUnloaded(Generic[T]):
             self._value = None
             self._stop.set()
         gc.collect()
-        self._freed()
+        self._on_unload()
 
-    def check(self, now: float) -> None:
-        """Let it go if it was idle for long enough."""
+    def unload_if_idle(self, now: float) -> None:
+        """Unload it if it has been idle for long enough."""
         idle = now - self._idle_since
         minutes = self._settings.auto_unload_minutes
-        pressed = self._memory() > self._settings.memory_threshold
-        if (minutes and idle >= minutes * 60) or (pressed and idle >= PRESSED_IDLE_SECONDS):
-            logger.debug("[model] let go after %.0f idle seconds", idle)
-            self.release()
+        is_memory_low = self._memory_share() > self._settings.memory_threshold
+        if (minutes and idle >= minutes * 60) or (is_memory_low and idle >= LOW_MEMORY_IDLE_SECONDS):
+            logger.debug("[model] unloaded after %.0f idle seconds", idle)
+            self.unload()
 
-    def _watch(self) -> None:
-        """Look after it from a thread that ends when it is let go."""
+    def _start_checks(self) -> None:
+        """Check from a thread that ends when the model is unloaded."""
         self._stop = stop = threading.Event()
         self._idle_since = time.monotonic()
         minutes = self._settings.auto_unload_minutes
         pause = min(CHECK_SECONDS, minutes * 60 / 2) if minutes else CHECK_SECONDS
 
-        def watch() -> None:
+        def check() -> None:
             while not stop.wait(pause):
-                self.check(time.monotonic())
+                self.unload_if_idle(time.monotonic())
 
-        threading.Thread(target=watch, name="annai-model", daemon=True).start()
+        threading.Thread(target=check, name="annai-model", daemon=True).start()

@@ -1,1 +1,1 @@
-"""How results are ordered anew: one module a provider."""
+"""Which of the best results answer a question best? One module for each provider."""

@@ -1,23 +1,28 @@
-"""How well does a text answer, to a transformer that reads both? Any cross-encoder that sentence-transformers loads.
+"""How well does a text answer a question, to a transformer that reads both? Any cross-encoder of sentence-transformers.
 
-A text that is too long for the model counts by its beginning: windows would cost what the time budget has not.
+A text that is too long for the model counts by its beginning: the time budget does not allow for windows.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from annai.config import Config
 from annai.errors import RerankerError
+from annai.models.devices import choose_device, free_device_memory
+from annai.models.extras import ModelUnavailable, load_extra
 from annai.models.unloading import AutoUnloaded
-from annai.models.weights import Unavailable, choose_device, find_weights, free_device_memory, load_extra
+from annai.models.weights import find_weights, silence_transformers
 from annai.rerankers.base import Reranker
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
 
 PROVIDER = "cross-encoder"
 
-CHUNK = 4
-"""Texts between two looks at the clock."""
+CHUNK_SIZE = 4
+"""Texts between two checks of the time."""
 
 
 def create(config: Config) -> Reranker:
@@ -26,48 +31,46 @@ def create(config: Config) -> Reranker:
 
 
 class CrossEncoderReranker(Reranker):
-    """Loads its model with the first question, and lets go of it when it is idle."""
+    """Loads its model with the first question, and unloads it when it is idle."""
 
-    chunk = CHUNK
+    chunk_size = CHUNK_SIZE
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self._settings = config.rerank
-        self._resident = AutoUnloaded(self._open, config.model, freed=free_device_memory)
+        self._model = AutoUnloaded(self._load, config.model, on_unload=free_device_memory)
 
     def load(self) -> None:
         """Load the model."""
-        with self._resident.use():
+        with self._model.use():
             pass
 
     def score(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:  # noqa: ARG002 - chunks are short
-        """Let the model read each text with the question."""
-        with self._resident.use() as model:
+        """Let the model read the question with each text."""
+        with self._model.use() as model:
             pairs = [(query, text) for text in texts]
-            found = np.asarray(model.predict(pairs, batch_size=len(pairs), show_progress_bar=False), np.float32)
-        if found.shape != (len(texts),) or not np.isfinite(found).all():
-            raise RerankerError(f"{self._settings.model} does not give one score a text; it is no reranker")
-        return [float(each) for each in found.clip(0, 1)]
+            scores = np.asarray(model.predict(pairs, batch_size=len(pairs), show_progress_bar=False), np.float32)
+        if scores.shape != (len(texts),) or not np.isfinite(scores).all():
+            raise RerankerError(f"{self._settings.model} does not return one score for each text, so it is no reranker")
+        return [float(each) for each in scores.clip(0, 1)]
 
     def close(self) -> None:
-        """Let go of the model."""
-        self._resident.release()
+        """Unload the model."""
+        self._model.unload()
 
-    def _open(self) -> Any:  # noqa: ANN401 - a CrossEncoder
+    def _load(self) -> "CrossEncoder":
         name = self._settings.model
         if not name:
-            raise RerankerError("search.rerank is on and rerank.model is empty; name a cross-encoder in annai.toml.")
+            raise RerankerError("search.rerank is on but rerank.model is empty; name a cross-encoder in annai.toml.")
         try:
             folder = find_weights(PROVIDER, name)
             load_extra(PROVIDER)
             device = choose_device(self._settings.device)
-        except Unavailable as error:
+        except ModelUnavailable as error:
             raise RerankerError(str(error)) from None
         from sentence_transformers import CrossEncoder  # an extra, and slow to import
-        from transformers.utils import logging as chatter
 
-        chatter.disable_progress_bar()
-        chatter.set_verbosity_error()
+        silence_transformers()
         try:
             trusted = self._settings.trust_remote_code
             return CrossEncoder(str(folder), device=device, local_files_only=True, trust_remote_code=trusted)

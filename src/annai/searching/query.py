@@ -1,41 +1,79 @@
-"""What may be asked? The bounds of a query, in one place for every interface."""
+"""What may be asked? How a query is made from a text and options, and its limits, once for every interface."""
+
+from typing import Unpack
 
 from annai.errors import QueryError
-from annai.types import Query
+from annai.settings import Search
+from annai.types import Query, QueryOptions, Where
 
-LONGEST_QUERY = 10_000
-"""Characters; more is a document, not a question."""
+MAX_QUERY_CHARACTERS = 10_000
+"""More is a document, not a question."""
 
-MOST_RESULTS = 1000
+MAX_RESULTS = 1000
 """A person reads ten, a model a hundred; more is a listing."""
 
-DEEPEST = 3
+MAX_DEPTH = 3
 """Sections have headings of levels 1 to 3; the document itself has depth 0."""
 
-MOST_NAMES = 100
-"""Collections, paths, excludes and depths that one query may name: each is compared with every document's path."""
+MAX_FILTERS = 100
+"""Collections, paths, excludes or depths in one query: each is compared with every document's path."""
 
-LONGEST_NAME = 4096
-"""Characters of one of them, as long as a path can be."""
+MAX_PATH_CHARACTERS = 4096
+"""Characters of one collection name, path or exclude: as long as a path can be."""
+
+
+def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> Query:
+    """A query from its text and options; what they leave out is as [search] in the settings says."""
+    return Query(
+        text=text,
+        limit=options.get("limit", defaults.limit),
+        where=Where(
+            collections=tuple(options.get("collections", ())),
+            paths=tuple(options.get("paths", ())),
+            excludes=tuple(options.get("excludes", ())),
+            clean_only=options.get("clean_only", False),
+        ),
+        depths=tuple(options.get("depths", ())),
+        mode=options.get("mode", defaults.mode),
+        sort=options.get("sort", "score"),
+        content=options.get("content", defaults.content),
+    )
+
+
+def query_options(query: Query) -> QueryOptions:
+    """The options that `make_query` makes this query of."""
+    where = query.where
+    return {
+        "limit": query.limit,
+        "collections": where.collections,
+        "paths": where.paths,
+        "excludes": where.excludes,
+        "clean_only": where.clean_only,
+        "depths": query.depths,
+        "mode": query.mode,
+        "sort": query.sort,
+        "content": query.content,
+    }
 
 
 def check_query(query: Query) -> None:
     """Raise `QueryError` for a query that cannot be answered."""
     if not query.text.strip():
         raise QueryError("The query is empty; ask a question or give some words.")
-    if len(query.text) > LONGEST_QUERY:
+    if len(query.text) > MAX_QUERY_CHARACTERS:
         raise QueryError(
-            f"The query has {len(query.text):,} characters, and at most {LONGEST_QUERY:,} can be searched; shorten it."
+            f"The query has {len(query.text):,} characters, and at most {MAX_QUERY_CHARACTERS:,} can be searched; "
+            "shorten it."
         )
-    if not 1 <= query.limit <= MOST_RESULTS:
-        raise QueryError(f"limit must be between 1 and {MOST_RESULTS:,}, not {query.limit}.")
-    if any(not 0 <= depth <= DEEPEST for depth in query.depths):
-        raise QueryError(f"depths must be between 0 and {DEEPEST}.")
+    if not 1 <= query.limit <= MAX_RESULTS:
+        raise QueryError(f"limit must be between 1 and {MAX_RESULTS:,}, not {query.limit}.")
+    if any(not 0 <= depth <= MAX_DEPTH for depth in query.depths):
+        raise QueryError(f"depths must be between 0 and {MAX_DEPTH}.")
     where = query.where
-    named = {"collections": where.collections, "paths": where.paths, "excludes": where.excludes}
-    for name, values in (*named.items(), ("depths", query.depths)):
-        if len(values) > MOST_NAMES:
-            raise QueryError(f"{name} must be at most {MOST_NAMES} at once, not {len(values):,}.")
-    for name, texts in named.items():
-        if any(len(text) > LONGEST_NAME for text in texts):
-            raise QueryError(f"Each of {name} must have at most {LONGEST_NAME:,} characters.")
+    filters = {"collections": where.collections, "paths": where.paths, "excludes": where.excludes}
+    for name, values in (*filters.items(), ("depths", query.depths)):
+        if len(values) > MAX_FILTERS:
+            raise QueryError(f"{name} takes at most {MAX_FILTERS} values, not {len(values):,}.")
+    for name, texts in filters.items():
+        if any(len(text) > MAX_PATH_CHARACTERS for text in texts):
+            raise QueryError(f"Each of {name} must have at most {MAX_PATH_CHARACTERS:,} characters.")

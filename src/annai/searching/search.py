@@ -1,4 +1,4 @@
-"""Which sections answer a question? Passages found by meaning and by words, ranked, folded by the tree."""
+"""Which sections answer a question? Passages are found by meaning and by words, ranked, and folded into sections."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,91 +12,95 @@ from numpy.typing import NDArray
 from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
 from annai.searching.closeness import Closeness, closeness
-from annai.searching.query import check_query
-from annai.searching.ranking import Candidates, Ranked, by_both, by_meaning, by_words
-from annai.searching.spelling import correct, corrections
+from annai.searching.ranking import Candidates, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
+from annai.searching.spelling import apply_corrections, find_corrections
 from annai.stores.base import Store
 from annai.text.fields import FIELD_WEIGHTS, passage_fields
-from annai.text.tokens import exact_phrases, holds_phrase, is_cjk, query_words
+from annai.text.tokens import exact_phrases, is_cjk, phrase_score, query_words
 from annai.timer import timer
-from annai.types import Answer, Document, Hit, Query, Reasons, Section, StoredSection, section_id
+from annai.types import Answer, Content, Document, Hit, Query, Reasons, Section, Sort, StoredSection, section_id
 
 logger = logging.getLogger(__name__)
 
-CANDIDATES = 80
+MIN_CANDIDATES = 80
 """Passages taken from each of the two searches, at least; 400 rank no better, 50 a little worse."""
 
-LOOKED_THROUGH = 50
-"""Passages whose text is looked through for a phrase."""
+MAX_PHRASE_PASSAGES = 50
+"""Passages whose text is read to look for a phrase."""
 
 MIN_SCORE_SHARE = 0.25
-"""What scores less than this share of the best is not an answer."""
+"""A passage that scores less than this share of the best score is not an answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A passage with its score and what that came from."""
+class _ScoreDetails:
+    """What the scores of all candidate passages are made of."""
 
-    stored: StoredSection
-    score: float
-    evidence: "_Evidence"
-    place: int
-
-    @property
-    def reasons(self) -> Reasons:
-        return self.evidence.reasons(self.place)
-
-
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """What the scores of all passages came from."""
-
-    found: Candidates | None
-    shares: NDArray[np.float64]
+    candidates: Candidates | None
+    """None where only words were compared."""
+    keywords: Floats
     ranked: Ranked
 
-    def reasons(self, place: int) -> Reasons:
-        """What one passage's score came from; made only for what is shown."""
+    def reasons(self, row: int) -> Reasons:
+        """What one passage's score is made of; computed only for what is shown."""
         return Reasons(
-            similarity=float(self.found.similarity[place]) if self.found else 0.0,
-            document_similarity=float(self.found.document_similarity[place]) if self.found else 0.0,
-            keywords=float(self.shares[place]),
-            parts={name: round(float(part[place]), 4) for name, part in self.ranked.parts.items() if part[place]},
+            similarity=float(self.candidates.similarity[row]) if self.candidates else 0.0,
+            document_similarity=float(self.candidates.document_similarity[row]) if self.candidates else 0.0,
+            keywords=float(self.keywords[row]),
+            parts={name: round(float(part[row]), 4) for name, part in self.ranked.parts.items() if part[row]},
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A section to show, and the passage that found it."""
+class _ScoredPassage:
+    """A passage with its score, and its row in the arrays that the score was computed from."""
 
-    section: Section
-    best: _Candidate
+    stored: StoredSection
+    score: float
+    details: _ScoreDetails
+    row: int
 
     @property
-    def stored(self) -> StoredSection:
-        return self.best.stored
+    def reasons(self) -> Reasons:
+        return self.details.reasons(self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class _SectionMatch:
+    """A section to show, and its best passage."""
+
+    section: Section
+    passage: _ScoredPassage
 
 
 def search(store: Store, embedder: Embedder, query: Query) -> Answer:
-    """Answer a question from what is indexed. Raises `QueryError` for an empty or an endless query."""
+    """Answer a question, already checked, from what is indexed."""
     start = perf_counter()
-    check_query(query)
-    asked = query.text
     with timer("search_total"), store.snapshot():
         with timer("correct_spelling"):
-            corrected = corrections(store, asked, query.where)
-        query = replace(query, text=correct(asked, corrected))
-        candidates = _candidates(store, embedder, query)
-        found = _fold(store, candidates, query.depths)
-        hits = _hits(store, _arranged(found[: query.limit], query), query)
+            corrections = find_corrections(store, query.text, query.where)
+        corrected = replace(query, text=apply_corrections(query.text, corrections))
+        passages = _find_passages(store, embedder, corrected)
+        matches = _fold_into_sections(store, passages, query.depths)
+        hits = sort_hits(_load_hits(store, matches[: query.limit], query.content), query.sort)
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
-    return Answer(asked, (perf_counter() - start) * 1000, len(found), tuple(hits), corrected=corrected)
+    took_ms = (perf_counter() - start) * 1000
+    return Answer(query.text, took_ms, len(matches), tuple(hits), corrected=corrections)
 
 
-def _candidates(store: Store, embedder: Embedder, query: Query) -> list[_Candidate]:
+def sort_hits(hits: Sequence[Hit], sort: Sort) -> Sequence[Hit]:
+    """The best hits, given best first, in the order that was asked for; sorting does not change which they are."""
+    if sort == "depth":
+        return sorted(hits, key=lambda hit: hit.depth)
+    if sort == "path":
+        return sorted(hits, key=lambda hit: (hit.collection, hit.path, hit.start_position))
+    return hits
+
+
+def _find_passages(store: Store, embedder: Embedder, query: Query) -> list[_ScoredPassage]:
     """The passages worth showing, best first."""
-    count = max(CANDIDATES, query.limit)
+    count = max(MIN_CANDIDATES, query.limit)
     similarity: dict[int, float] = {}
     keywords: dict[int, float] = {}
     vector: NDArray[np.float32] | None = None
@@ -112,15 +116,15 @@ def _candidates(store: Store, embedder: Embedder, query: Query) -> list[_Candida
             keywords = {each.key: each.score for each in matches}
     with timer("rank"):
         stored = sorted(store.lookup([*(similarity | keywords)]).values(), key=lambda each: each.key)
-        ranked = _ranked(store, embedder, query, stored, vector, similarity, keywords)
-    faint = MIN_SCORE_SHARE * max((each.score for each in ranked), default=0.0)
+        scored = _score_passages(store, embedder, query, stored, vector, similarity, keywords)
+    min_score = MIN_SCORE_SHARE * max((each.score for each in scored), default=0.0)
     return sorted(
-        (each for each in ranked if each.score >= faint and each.score > 0),
+        (each for each in scored if each.score >= min_score and each.score > 0),
         key=lambda each: (-each.score, each.stored.collection, each.stored.path, each.stored.key),
     )
 
 
-def _ranked(
+def _score_passages(
     store: Store,
     embedder: Embedder,
     query: Query,
@@ -128,152 +132,142 @@ def _ranked(
     vector: NDArray[np.float32] | None,
     similarity: Mapping[int, float],
     keywords: Mapping[int, float],
-) -> list[_Candidate]:
-    """Score the passages that were found, `stored` in the order of their keys."""
+) -> list[_ScoredPassage]:
+    """Score the passages; `stored` is in the order of their keys."""
     if not stored:
         return []
-    shares = np.array([keywords.get(each.key, 0.0) for each in stored])
-    japanese = any(map(is_cjk, query.text))
+    keyword_shares = np.array([keywords.get(each.key, 0.0) for each in stored])
     phrases = exact_phrases(query.text)
-    held = _holding(store, stored, shares, phrases) if phrases else np.zeros(len(stored))
+    phrase_shares = _phrase_shares(store, stored, keyword_shares, phrases) if phrases else np.zeros(len(stored))
+    candidates = None
     if vector is None:
-        ranked, found = by_words(shares, held), None
+        ranked = rank_by_words(keyword_shares, phrase_shares)
     else:
-        foreign = np.array([each.is_cjk != japanese for each in stored])
-        found = _found(store, stored, shares, held, foreign, similarity, vector)
-        compare = partial(_compare, store, embedder, query.text, stored)
-        ranked = by_meaning(found) if query.mode == "vector" else by_both(found, compare)
-    evidence = _Evidence(found, shares, ranked)
+        is_cjk_query = any(map(is_cjk, query.text))
+        is_other_script = np.array([each.is_cjk != is_cjk_query for each in stored])
+        candidates = _candidates(store, stored, keyword_shares, phrase_shares, is_other_script, similarity, vector)
+        compare = partial(_compare_tokens, store, embedder, query.text, stored)
+        ranked = rank_by_meaning(candidates) if query.mode == "vector" else rank_by_both(candidates, compare)
+    details = _ScoreDetails(candidates, keyword_shares, ranked)
     scores = ranked.scores.tolist()
-    return [_Candidate(each, scores[place], evidence, place) for place, each in enumerate(stored)]
+    return [_ScoredPassage(each, scores[row], details, row) for row, each in enumerate(stored)]
 
 
-def _found(
+def _candidates(
     store: Store,
     stored: Sequence[StoredSection],
-    shares: NDArray[np.float64],
-    held: NDArray[np.float64],
-    foreign: NDArray[np.bool_],
+    keyword_shares: Floats,
+    phrase_shares: Floats,
+    is_other_script: NDArray[np.bool_],
     similarity: Mapping[int, float],
     vector: NDArray[np.float32],
 ) -> Candidates:
-    """Complete what is known of the passages: the vectors that the search for near ones did not look at."""
-    near = dict(similarity)
-    missing = [*({each.key for each in stored} | {each.root_key for each in stored}) - near.keys()]
-    near.update(zip(missing, (store.vectors(missing, len(vector)) @ vector).tolist(), strict=True))
+    """All that the ranking needs to know; similarities that the vector search did not return are computed here."""
+    similarities = dict(similarity)
+    missing = [*({each.key for each in stored} | {each.root_key for each in stored}) - similarities.keys()]
+    similarities.update(zip(missing, (store.vectors(missing, len(vector)) @ vector).tolist(), strict=True))
     roots = np.array([each.root_key for each in stored])
     return Candidates(
-        # The sections of a document have keys that follow its root's, so that keys in order keep them together.
-        documents=np.cumsum(np.append(False, roots[1:] != roots[:-1])),
-        similarity=np.array([near[each.key] for each in stored]),
-        document_similarity=np.array([near[each.root_key] for each in stored]),
-        keywords=shares,
-        phrases=held,
-        foreign=foreign,
-        alone=roots == np.array([each.key for each in stored]),
-        chance=min(np.count_nonzero(shares) / CANDIDATES, 1),
+        # The keys of a document's sections follow its root's, so that passages in the order of keys stay together.
+        document=np.cumsum(np.append(False, roots[1:] != roots[:-1])),
+        similarity=np.array([similarities[each.key] for each in stored]),
+        document_similarity=np.array([similarities[each.root_key] for each in stored]),
+        keywords=keyword_shares,
+        phrases=phrase_shares,
+        is_other_script=is_other_script,
+        is_whole_document=roots == np.array([each.key for each in stored]),
+        coincidence=min(np.count_nonzero(keyword_shares) / MIN_CANDIDATES, 1),
     )
 
 
-def _compare(
-    store: Store, embedder: Embedder, text: str, stored: Sequence[StoredSection], places: Sequence[int]
+def _compare_tokens(
+    store: Store, embedder: Embedder, text: str, stored: Sequence[StoredSection], rows: Sequence[int]
 ) -> Closeness | None:
     """Compare the question with some of the passages token by token, where the embedder has tokens."""
-    if not embedder.tokenwise:
+    if not embedder.has_token_vectors:
         return None
     with timer("compare_tokens"):
-        chosen = [stored[place] for place in places]
-        kept = store.tokens([each.key for each in chosen])
-        return closeness(embedder, text, [kept.get(each.key) or _packed(store, embedder, each) for each in chosen])
+        chosen = [stored[row] for row in rows]
+        packed = store.tokens([each.key for each in chosen])
+        return closeness(
+            embedder, text, [packed.get(each.key) or _pack_passage(store, embedder, each) for each in chosen]
+        )
 
 
-def _packed(store: Store, embedder: Embedder, stored: StoredSection) -> bytes:
-    """The tokens of a passage whose index keeps none: from its text, which takes longer."""
+def _pack_passage(store: Store, embedder: Embedder, stored: StoredSection) -> bytes:
+    """The tokens of a passage for which the index keeps none: made from its text, which takes longer."""
     document = store.document(stored.collection, stored.path)
     return pack_tokens(embedder, [passage_fields(document, stored.section)])[0] if document else bytes(4)
 
 
-def _holding(
-    store: Store, stored: Sequence[StoredSection], shares: NDArray[np.float64], phrases: Sequence[str]
-) -> NDArray[np.float64]:
-    """The share of the phrases that each passage holds as they stand; those that have most of their words may."""
-    documents: dict[tuple[str, str], Document | None] = {}
-    held = np.zeros(len(stored))
-    for place in [each for each in np.argsort(-shares, kind="stable")[:LOOKED_THROUGH].tolist() if shares[each]]:
-        each = stored[place]
-        at = (each.collection, each.path)
-        if at not in documents:
-            documents[at] = store.document(*at)
-        document = documents[at]
-        if document is not None:
-            text = document.text[each.section.start : each.section.end]
-            held[place] = sum(holds_phrase(text, phrase) for phrase in phrases) / len(phrases)
-    return held
+def _phrase_shares(
+    store: Store, stored: Sequence[StoredSection], keyword_shares: Floats, phrases: Sequence[str]
+) -> Floats:
+    """The share of the phrases that each passage holds literally; only the passages with most of the words are read."""
+    documents = _DocumentCache(store)
+    shares = np.zeros(len(stored))
+    for row in np.argsort(-keyword_shares, kind="stable")[:MAX_PHRASE_PASSAGES].tolist():
+        if keyword_shares[row] and (document := documents.get(stored[row])) is not None:
+            section = stored[row].section
+            text = document.text[section.start : section.end]
+            shares[row] = sum(phrase_score(text, phrase) for phrase in phrases) / len(phrases)
+    return shares
 
 
-def _fold(store: Store, candidates: Sequence[_Candidate], depths: Sequence[int]) -> list[_Found]:
+def _fold_into_sections(store: Store, passages: Sequence[_ScoredPassage], depths: Sequence[int]) -> list[_SectionMatch]:
     """The sections to show, each with its best passage, best first.
 
     A passage stands for the leaf it belongs to or, if depths are asked for, for every section of those depths around
     it: a parent and its child are both shown only when both depths are asked for.
     """
-    best: dict[tuple[str, str, tuple[int, ...]], _Found] = {}
+    best: dict[tuple[str, str, tuple[int, ...]], _SectionMatch] = {}
     trees: dict[tuple[str, str], list[StoredSection]] = {}
-    for candidate in candidates:
-        stored = candidate.stored
-        place = (stored.collection, stored.path)
+    for passage in passages:
+        stored = passage.stored
+        address = (stored.collection, stored.path)
         if not depths:
             # A piece has the number of its leaf.
-            best.setdefault((*place, stored.section.number), _Found(stored.section, candidate))
+            best.setdefault((*address, stored.section.number), _SectionMatch(stored.section, passage))
             continue
-        if place not in trees:
-            trees[place] = store.sections(*place)
-        for section in _lineage(trees[place], stored.section):
+        if address not in trees:
+            trees[address] = store.sections(*address)
+        for section in _ancestors(trees[address], stored.section):
             if not section.piece and any(section.depth <= depth <= section.last_depth for depth in depths):
-                best.setdefault((*place, section.number), _Found(section, candidate))
+                best.setdefault((*address, section.number), _SectionMatch(section, passage))
     return [*best.values()]
 
 
-def _lineage(tree: Sequence[StoredSection], section: Section) -> Iterator[Section]:
-    """The section, its parent, and so on up to the root."""
+def _ancestors(tree: Sequence[StoredSection], section: Section) -> Iterator[Section]:
+    """The section itself, its parent, and so on up to the root."""
     yield section
     while section.parent is not None:
         section = tree[section.parent].section
         yield section
 
 
-def _arranged(best: list[_Found], query: Query) -> list[_Found]:
-    """The best sections in the order asked for; the order does not change which they are."""
-    if query.sort == "depth":
-        return sorted(best, key=lambda each: each.section.depth)
-    if query.sort == "path":
-        return sorted(best, key=lambda each: (each.stored.collection, each.stored.path, each.section.start))
-    return best
-
-
-def _hits(store: Store, best: Sequence[_Found], query: Query) -> list[Hit]:
-    documents: dict[tuple[str, str], Document | None] = {}
+def _load_hits(store: Store, matches: Sequence[_SectionMatch], content: Content) -> list[Hit]:
+    """The matches with their texts; a piece is shown as the section it belongs to."""
+    documents = _DocumentCache(store)
     hits = []
-    for found in best:
-        place = (found.stored.collection, found.stored.path)
-        if place not in documents:
-            documents[place] = store.document(*place)
-        document, section = documents[place], found.section
+    for match in matches:
+        stored, section = match.passage.stored, match.section
+        document = documents.get(stored)
         if section.piece:
-            section = next(each for each in _lineage(store.sections(*place), section) if not each.piece)
+            tree = store.sections(stored.collection, stored.path)
+            section = next(each for each in _ancestors(tree, section) if not each.piece)
         if document is not None:
-            hits.append(_hit(section, found.best, document, query))
+            hits.append(_hit(section, match.passage, document, content))
     return hits
 
 
-def _hit(section: Section, candidate: _Candidate, document: Document, query: Query) -> Hit:
-    stored, passage = candidate.stored, candidate.stored.section
-    content = {
+def _hit(section: Section, scored: _ScoredPassage, document: Document, content: Content) -> Hit:
+    stored, passage = scored.stored, scored.stored.section
+    texts = {
         "passage": document.text[passage.start : passage.end],
         "section": document.text[section.start : section.end],
         "document": document.text,
         "none": "",
-    }[query.content]
+    }
     return Hit(
         id=section_id(stored.collection, stored.path, section),
         collection=stored.collection,
@@ -288,11 +282,26 @@ def _hit(section: Section, candidate: _Candidate, document: Document, query: Que
         start_position=section.start,
         end_position=section.end,
         token_count=section.token_count,
-        score=round(candidate.score, 4),
-        content=content,
+        score=round(scored.score, 4),
+        content=texts[content],
         index_status="outdated" if stored.problem else "updating" if stored.waiting else "latest",
         is_dirty=stored.problem is not None or stored.waiting,
-        passage=document.text[passage.start : passage.end],
+        passage=texts["passage"],
         passage_line=passage.start_line,
-        reasons=candidate.reasons,
+        reasons=scored.reasons,
     )
+
+
+class _DocumentCache:
+    """Documents of a store, each loaded once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._documents: dict[tuple[str, str], Document | None] = {}
+
+    def get(self, stored: StoredSection) -> Document | None:
+        """The section's document; None if it was deleted meanwhile."""
+        address = (stored.collection, stored.path)
+        if address not in self._documents:
+            self._documents[address] = self._store.document(*address)
+        return self._documents[address]

@@ -1,13 +1,16 @@
-"""How is a server spoken to? JSON-RPC over one HTTP connection, and every error in words."""
+"""How is a server called? JSON-RPC over HTTP, and every error in words."""
 
 import http.client
+import itertools
+import threading
 import time
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from annai import __version__, errors
 from annai.errors import AnnaiError, ConfigError, QueryError, ServerError
-from annai.serving.wire import decode, from_json, plain, to_json
+from annai.serving.wire import from_json, plain, to_json
+from annai.values import Json, decode
 
 T = TypeVar("T")
 
@@ -34,9 +37,10 @@ def health(url: str, seconds: float, challenge: str = "") -> dict[str, Any] | No
 
 
 class Connection:
-    """One connection to a server, kept open between calls; an answer may take so many seconds."""
+    """The way to a server: its connections stay open between calls. Several threads may call at once."""
 
-    def __init__(self, url: str, token: str, seconds: float = CALL_SECONDS) -> None:
+    def __init__(self, url: str, token: str = "", seconds: float = CALL_SECONDS) -> None:
+        """An answer may take this many seconds."""
         self.url = url
         self._seconds = seconds
         parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -49,13 +53,10 @@ class Connection:
         self._secure = parts.scheme == "https"
         self._path = parts.path.rstrip("/")
         self._token = token
-        self._connection: http.client.HTTPConnection | None = None
-        self._used = 0.0
-        self._calls = 0
-
-    def copy(self) -> Self:
-        """Another connection to the same server."""
-        return type(self)(self.url, self._token, self._seconds)
+        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        """The connections that nobody uses now, and when each was last used; the latest stands last."""
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
 
     def get(self, kind: type[T], method: str, *, endless: bool = False, **params: object) -> T:
         """Make a call, and decode what it returns."""
@@ -65,10 +66,9 @@ class Connection:
         except QueryError as error:
             raise self._other_version(str(error)) from error
 
-    def call(self, method: str, *, endless: bool = False, **params: object) -> Any:  # noqa: ANN401 - JSON
+    def call(self, method: str, *, endless: bool = False, **params: object) -> Json:
         """Make a call, and return its result as plain values; its error is raised as the server raised it."""
-        self._calls += 1
-        message = {"jsonrpc": "2.0", "id": self._calls, "method": method, "params": plain(params)}
+        message = {"jsonrpc": "2.0", "id": next(self._numbers), "method": method, "params": plain(params)}
         status, body = self.send("POST", "/rpc", to_json(message), endless=endless)
         try:
             answer = from_json(body)
@@ -77,7 +77,7 @@ class Connection:
         if not isinstance(answer, dict):
             raise ServerError(f"What answers at {self.url} is no annai server (HTTP {status}).")
         if status == http.HTTPStatus.UNAUTHORIZED:
-            raise ServerError(f"The server at {self.url} asks for its token: write it as server.token in annai.toml.")
+            raise ServerError(f"The server at {self.url} needs a token; set server.token in annai.toml.")
         if status != http.HTTPStatus.OK:
             raise ServerError(f"The server at {self.url} refused the call: {answer.get('error', status)}")
         if "error" in answer:
@@ -89,48 +89,57 @@ class Connection:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
+        connection = self._take()
         try:
-            connection = self._open(None if endless else self._seconds)
+            self._set_timeout(connection, None if endless else self._seconds)
             connection.request(method, self._path + path, body, headers)
             response = connection.getresponse()
             answer = response.status, response.read()
         except TimeoutError as error:
-            self.close()
+            connection.close()
             raise ServerError(
                 f"The server at {self.url} did not answer within {self._seconds:.0f} seconds; "
-                "`annai server status` tells how it stands, `annai server restart` starts it anew."
+                "`annai server status` shows its state, `annai server restart` restarts it."
             ) from error
         except (OSError, http.client.HTTPException) as error:
-            self.close()
+            connection.close()
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ServerError(
                 f"The server at {self.url} does not answer ({reason}); "
-                "`annai server status` tells how it stands, `annai server start` starts one."
+                "`annai server status` shows its state, `annai server start` starts one."
             ) from error
-        self._used = time.monotonic()
+        with self._lock:
+            self._idle.append((time.monotonic(), connection))
         return answer
 
     def close(self) -> None:
-        """Let go of the connection."""
-        if self._connection:
-            self._connection.close()
-            self._connection = None
+        """Close the connections that are not in use."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            connection.close()
 
-    def _open(self, seconds: float | None) -> http.client.HTTPConnection:
-        """The connection, with this time limit from now on."""
-        if self._connection and time.monotonic() - self._used > IDLE_SECONDS:
-            self.close()
-        if not self._connection:
-            kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-            self._connection = kind(*self._address)
-        self._connection.timeout = seconds
-        if self._connection.sock is None:
-            self._connection.connect()
+    def _take(self) -> http.client.HTTPConnection:
+        """A connection for one call: the one used last, unless it rested for too long; else a new one."""
+        with self._lock:
+            while self._idle:
+                used_at, connection = self._idle.pop()
+                if time.monotonic() - used_at <= IDLE_SECONDS:
+                    return connection
+                connection.close()
+        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        return kind(*self._address)
+
+    @staticmethod
+    def _set_timeout(connection: http.client.HTTPConnection, seconds: float | None) -> None:
+        """Let the connection wait this long from now on; open it if it is new."""
+        connection.timeout = seconds
+        if connection.sock is None:
+            connection.connect()
         else:
-            self._connection.sock.settimeout(seconds)
-        return self._connection
+            connection.sock.settimeout(seconds)
 
-    def _error(self, method: str, error: Any) -> AnnaiError:  # noqa: ANN401 - JSON
+    def _error(self, method: str, error: Json) -> AnnaiError:
         message, data = error.get("message", ""), error.get("data") or {}
         kind = getattr(errors, str(data.get("kind")), None)
         if isinstance(kind, type) and issubclass(kind, AnnaiError):
@@ -141,6 +150,6 @@ class Connection:
 
     def _other_version(self, reason: str) -> ServerError:
         return ServerError(
-            f"The server at {self.url} is not of this annai's version, {__version__} ({reason.rstrip('.')}); "
+            f"The server at {self.url} runs another version than this annai, {__version__} ({reason.rstrip('.')}); "
             "`annai server restart` starts the right one."
         )

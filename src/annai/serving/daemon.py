@@ -1,4 +1,4 @@
-"""How is a project's server started and stopped, and who may speak to it?"""
+"""How is a project's server started and stopped, and what token does it need?"""
 
 import contextlib
 import ipaddress
@@ -30,30 +30,30 @@ LOCK_FILE = "server.lock"
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
-"""How long a server may take to begin, and to finish the document at hand."""
+"""How long a server may take to start, and to finish the document at hand."""
 
 KILL_SECONDS = 5.0
-"""How long it may take after that, once it was told to terminate."""
+"""How long it may take to end after each signal."""
 
 POLL_SECONDS = 0.03
 
-Ending = Literal["none", "crashed", "stopped", "killed"]
+StopResult = Literal["none", "crashed", "stopped", "killed"]
 
 
 def state_folder(config: Config) -> Path:
-    """The folder of the project's own files, made if it is missing, with nothing of it in version control."""
+    """The project's state folder, created if it is missing."""
     folder = config.state_folder
     try:
         folder.mkdir(exist_ok=True)
         if not (folder / ".gitignore").exists():
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
-        raise ServerError(f"A server needs the folder {folder}, which cannot be written: {error.strerror}.") from error
+        raise ServerError(f"The server cannot write to its folder {folder}: {error.strerror}.") from error
     return folder
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches that address."""
+    """Whether only this machine can reach that address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -61,7 +61,7 @@ def is_loopback(host: str) -> bool:
 
 
 def required_token(config: Config) -> str:
-    """What the server must ask for, made if need be: where others reach it, nobody does without."""
+    """The token that the server asks for, created if need be; empty where only this machine can connect."""
     if is_loopback(config.server.host) and not config.server.token:
         return ""
     token = read_token(config)
@@ -74,7 +74,7 @@ def required_token(config: Config) -> str:
 def start(config: Config, options: Sequence[str], log: Path) -> tuple[ServerRecord, bool]:
     """Start a server in the background, and wait until it answers.
 
-    Returns it, and whether it is new: if one runs already, or another start was quicker, that one is returned.
+    Returns its record and whether it is new: a server that runs already, or that started first, is returned as it is.
     """
     if record := running(config):
         return record, False
@@ -96,17 +96,17 @@ def start(config: Config, options: Sequence[str], log: Path) -> tuple[ServerReco
         )
     if not _wait_for(lambda: child.poll() is not None or running(config) is not None, START_SECONDS):
         child.kill()
-        raise ServerError(f"The server did not begin to answer within {START_SECONDS:.0f} seconds; see {log}.")
-    # One that gave up because another was quicker is no failure.
+        raise ServerError(f"The server did not answer within {START_SECONDS:.0f} seconds; see {log}.")
+    # If it gave up because another server started first, that is no failure.
     record = running(config)
     if record is None:
-        raise ServerError(f"The server did not start: {_last_words(log, begin)}")
-    # On Windows a virtual environment's python is another process than the one that it starts.
+        raise ServerError(f"The server did not start: {_reason_of_death(log, begin)}")
+    # On Windows the python of a virtual environment starts a second process.
     return record, record.pid == child.pid or (os.name == "nt" and child.poll() is None)
 
 
-def stop(config: Config) -> Ending:
-    """End the project's server: by asking, by telling, by force; clean up after one that crashed."""
+def stop(config: Config) -> StopResult:
+    """Stop the project's server: by a call, by a signal, by force. Clean up after one that crashed."""
     record = read_record(config)
     process = process_of(record) if record else None
     if record is None or process is None:
@@ -117,29 +117,29 @@ def stop(config: Config) -> Ending:
     try:
         connection.call("shutdown", secret=record.secret)
     except AnnaiError:
-        # It does not listen any more: the operating system tells it.
-        _tell(process.terminate)
+        # It no longer answers; send it a signal instead.
+        _signal(process.terminate)
     finally:
         connection.close()
-    ending: Ending = "stopped"
-    for tell, seconds in ((None, STOP_SECONDS), (process.terminate, KILL_SECONDS), (process.kill, KILL_SECONDS)):
-        if tell:
-            _tell(tell)
+    result: StopResult = "stopped"
+    for signal, seconds in ((None, STOP_SECONDS), (process.terminate, KILL_SECONDS), (process.kill, KILL_SECONDS)):
+        if signal:
+            _signal(signal)
         if _wait_for(lambda: process_of(record) is None, seconds):
             break
-        ending = "killed"
+        result = "killed"
     else:
-        raise ServerError(f"The server (pid {record.pid}) does not end; end its process by hand.")
+        raise ServerError(f"The server (pid {record.pid}) does not end; kill its process by hand.")
     withdraw(config, record)
-    return ending
+    return result
 
 
 _DETACHED = 0x00000208 if os.name == "nt" else 0
 """Windows' DETACHED_PROCESS and CREATE_NEW_PROCESS_GROUP."""
 
 
-def _tell(signal: Callable[[], None]) -> None:
-    """Send a process a signal; that it has ended meanwhile is what was wanted."""
+def _signal(signal: Callable[[], None]) -> None:
+    """Send a process a signal; it is fine if it has ended meanwhile."""
     import psutil
 
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -155,10 +155,10 @@ def _wait_for(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def _last_words(log: Path, begin: int) -> str:
-    """Why a server died: the sentence it ended with, or where to read on."""
+def _reason_of_death(log: Path, begin: int) -> str:
+    """Why a server did not start: the sentence it ended with, or where to read more."""
     with log.open("rb") as stream:
         stream.seek(begin)
         lines = stream.read().decode(errors="replace").splitlines()
     said = [line.removeprefix("annai: ") for line in lines if line.startswith("annai: ")]
-    return said[-1] if said else f"{(lines or ['it said nothing'])[-1]} (see {log})"
+    return said[-1] if said else f"{(lines or ['it printed nothing'])[-1]} (see {log})"

@@ -1,7 +1,7 @@
-"""Is there a server for this project? The file in which it announces itself, and whether to believe it.
+"""Does this project have a server? The pid file that announces one, and whether to believe it.
 
-Who finds the file does not believe it: whoever answers must prove to know the file's secret, or the process must be
-the one that wrote it. A file without its server is what a crash leaves, and another program may have its port by now.
+The file alone is not believed: the process that wrote it must be alive, or whoever answers at its port must prove to
+know the file's secret. A crash leaves the file without its server, and another program may have taken the port.
 """
 
 import os
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from annai.config import Config
 from annai.errors import ConfigError, QueryError
 from annai.serving.connection import health
-from annai.serving.wire import decode, from_json, plain, to_json
+from annai.serving.wire import from_json, plain, to_json
+from annai.values import decode
 
 if TYPE_CHECKING:
     import psutil
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 TOKEN_FILE = "token"  # noqa: S105 - the name of the file
 
 HEALTH_SECONDS = 1.0
-"""How long a healthy server takes to say so, at most; if it takes longer, its process is looked at."""
+"""How long a healthy server may take to answer; after that its process is checked."""
 
 THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
-"""Hosts at which nobody but this machine can answer: a file that came with a folder must not send questions away."""
+"""Hosts where only this machine can answer: a pid file that came with a folder must not send questions elsewhere."""
 
 SAME_SECONDS = 0.05
-"""How exactly a process's time of creation is told. Should the clock have been set since, the server must answer."""
+"""How exactly a process's start time is known. If the clock was set since, the server must answer instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """What a server says of itself in its pid file."""
+    """What a server writes about itself into its pid file."""
 
     pid: int
     started_at: str
@@ -46,9 +47,9 @@ class ServerRecord:
     version: str
     python_version: str
     process_created: float
-    """When its process began, as the operating system tells: a pid alone is used again."""
+    """When its process started, according to the system: pids are reused."""
     secret: str
-    """Known to the server and to who may read this file: it proves the one to the other, and lets it be ended."""
+    """Known to the server and to whoever may read this file: it proves who the server is, and allows to stop it."""
 
     @property
     def url(self) -> str:
@@ -58,20 +59,20 @@ class ServerRecord:
 
 
 def running(config: Config) -> ServerRecord | None:
-    """The project's server, if it runs; a pid file that a crash left behind is none."""
+    """The project's server, if it runs; a pid file left behind by a crash does not count."""
     record = read_record(config)
     if record is None or record.project_root != str(config.root):
         return None
-    return record if _answers(record) or process_of(record) else None
+    return record if _is_process(record) or _answers(record) or process_of(record) else None
 
 
 def left_behind(config: Config) -> bool:
-    """Whether there is a pid file without its server."""
+    """Whether there is a pid file whose server is gone."""
     return config.pid_path.exists() and running(config) is None
 
 
 def read_record(config: Config) -> ServerRecord | None:
-    """What the pid file says; None if there is none, or if it says nothing."""
+    """What the pid file says; None if there is none, or if it cannot be understood."""
     try:
         return decode(ServerRecord, from_json(config.pid_path.read_bytes()))
     except (OSError, ValueError, QueryError):
@@ -79,29 +80,29 @@ def read_record(config: Config) -> ServerRecord | None:
 
 
 def publish(config: Config, record: ServerRecord) -> None:
-    """Announce a server; the file appears whole, and only its owner may read it."""
+    """Write the pid file, whole or not at all; only its owner may read it."""
     write_private(config.pid_path, to_json(plain(record)) + b"\n")
 
 
 def withdraw(config: Config, record: ServerRecord | None) -> None:
-    """Take back what this server announced; another's stays."""
+    """Remove this server's pid file; another server's stays."""
     if read_record(config) == record:
         config.pid_path.unlink(missing_ok=True)
 
 
 def read_token(config: Config) -> str:
-    """What to send to the project's server; empty if it asks for nothing."""
+    """The token of the project's server; empty if it needs none."""
     token = config.server.token
     file = config.state_folder / TOKEN_FILE
     if not token and file.exists():
         token = file.read_text(encoding="ascii", errors="replace").strip()
     if not (token.isascii() and token.isprintable()):
-        raise ConfigError("server.token must be made of ASCII characters; choose another.")
+        raise ConfigError("server.token must be printable ASCII; choose another.")
     return token
 
 
 def write_private(file: Path, content: bytes) -> None:
-    """Write a file at once, readable by its owner only."""
+    """Write a file whole or not at all, readable by its owner only."""
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -111,7 +112,7 @@ def write_private(file: Path, content: bytes) -> None:
 
 
 def process_of(record: ServerRecord) -> "psutil.Process | None":
-    """The process that wrote the record, if it lives; never another one that was given its pid."""
+    """The process that wrote the record, if it is alive; never another one that got the same pid."""
     import psutil  # a healthy server is found without it
 
     try:
@@ -124,6 +125,21 @@ def process_of(record: ServerRecord) -> "psutil.Process | None":
     return process if is_same or _answers(record) else None
 
 
+def _is_process(record: ServerRecord) -> bool:
+    """Whether Linux says at once that the process that wrote the record lives; no is not certain.
+
+    While it does, the port is its own: no other process can answer there.
+    """
+    try:
+        # The name in parentheses may hold anything; behind it, the first field is the state and the 20th the start.
+        fields = Path(f"/proc/{record.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        booted = Path("/proc/stat").read_text(errors="replace").partition("\nbtime ")[2].split(maxsplit=1)[0]
+        created = int(booted) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return False
+    return fields[0] != "Z" and abs(created - record.process_created) < SAME_SECONDS
+
+
 def _answers(record: ServerRecord) -> bool:
     import secrets  # most commands find no pid file
 
@@ -133,7 +149,7 @@ def _answers(record: ServerRecord) -> bool:
 
 
 def proof(secret: str, challenge: str) -> str:
-    """What only someone who knows the secret can answer to a challenge."""
+    """The answer to a challenge that only someone who knows the secret can give."""
     import hmac
 
     return hmac.digest(secret.encode(), challenge.encode(), "sha256").hex()

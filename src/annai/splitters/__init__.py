@@ -1,1 +1,1 @@
-"""How a document is cut into sections: one module a strategy."""
+"""How is a document cut into sections? One module for each strategy."""

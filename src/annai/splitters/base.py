@@ -1,4 +1,4 @@
-"""How is a document cut into sections? The contract, and the table of strategies."""
+"""How is a document cut into sections? The contract of splitters, and the table of strategies."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,13 +11,13 @@ from annai.types import Document, Section
 class Splitter(Protocol):
     """A pure function from a document to its sections.
 
-    It promises, whatever the text:
+    It promises for any text:
     - the first section is the root: depth 0, no parent, its span the whole body (`body_start` to the end);
     - `order` counts 0, 1, 2 …; every parent comes before its children, and its span contains theirs;
-    - the leaves' spans, in order, join to the body exactly: nothing is lost, nothing invented
-      (windows of the `tokens` strategy are pieces of the one leaf, the root);
+    - the leaves' spans, in order, join exactly to the body: nothing is lost or added
+      (windows of the `tokens` strategy are pieces of the only leaf, the root);
     - `(number, piece)` is unique within the document;
-    - `is_passage` is true for pieces and for leaves without pieces, but for a leaf that holds only headings: its
+    - `is_passage` is true for pieces and for leaves without pieces, except for a leaf that has only headings: its
       words are in the heading paths of its neighbours. At least one section is a passage;
     - equal documents give equal sections.
     """
@@ -29,12 +29,12 @@ class Splitter(Protocol):
 
 STRATEGIES = {
     "sections": "annai.splitters.sections",
-    "tokens": "annai.splitters.windows",
+    "tokens": "annai.splitters.tokens",
     "headings": "annai.splitters.headings",
 }
-"""Strategy → the module whose `split` is the splitter; imported when asked for."""
+"""Strategy → the module whose `split` is the splitter; imported when it is needed."""
 
 
 def load_splitter(strategy: str) -> Splitter:
-    """The splitter of a strategy of `STRATEGIES`."""
+    """The splitter of a strategy."""
     return cast(Splitter, import_module(STRATEGIES[strategy]).split)

@@ -1,4 +1,4 @@
-"""Which sections does the tree of headings make?"""
+"""How is a document cut into a tree of sections at its headings?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,21 +10,21 @@ from annai.splitters.tree import Tree
 from annai.text.tokens import count_tokens
 from annai.types import Document, Heading, Section
 
-DEEPEST = 3
-"""Sections have depth 0–3, also the text between the sections of depth 3."""
+MAX_DEPTH = 3
+"""Sections have depth 0–3, and so has the text between the sections of depth 3."""
 
 
 def split(document: Document, chunking: Chunking) -> Sequence[Section]:
-    """Cut a document at its headings, and what is still too long into pieces.
+    """Cut a document at its headings, and sections that are still too long into pieces.
 
-    Parts under `min_tokens` stay inside their parent; a document that is one chapter is stored once, as the root.
+    Parts under `min_tokens` stay inside their parent. A document with a single chapter is stored once, as the root.
     """
-    return _Sectioning(document, chunking).sections()
+    return _SectionBuilder(document, chunking).build()
 
 
 @dataclass(slots=True)
 class _Part:
-    """The root, or what stands under one heading. `first` and `after` are edges: numbers of headings, from 1 on."""
+    """The root, or the text under one heading. `first` and `after` are edges: indexes of headings, from 1 on."""
 
     first: int
     after: int
@@ -37,7 +37,7 @@ class _Part:
     """Every part directly below, small ones included."""
 
 
-class _Sectioning:
+class _SectionBuilder:
     def __init__(self, document: Document, chunking: Chunking) -> None:
         self._document = document
         self._chunking = chunking
@@ -46,21 +46,21 @@ class _Sectioning:
         headings = [
             heading
             for heading in document.outline.headings
-            if heading.level <= min(chunking.max_depth, DEEPEST) and heading.start >= body
+            if heading.level <= min(chunking.max_depth, MAX_DEPTH) and heading.start >= body
         ]
         self._headings = headings
         self._parts = _parts(headings)
-        # Every section begins and ends at one of these edges, so the text is measured once, from edge to edge.
+        # Every section begins and ends at an edge, so counting tokens once from edge to edge is enough.
         self._edges = [body, *(heading.start for heading in headings), len(text)]
         counts = (count_tokens(text[start:end]) for start, end in pairwise(self._edges))
         self._tokens = list(accumulate(counts, initial=0))
 
-    def sections(self) -> list[Section]:
+    def build(self) -> list[Section]:
         self._add(None, self._root())
         return self._tree.sections
 
     def _root(self) -> _Part:
-        """The whole body; it takes over a chapter that is all there is."""
+        """The whole body; if it is a single chapter, the root takes that chapter's place."""
         parts = [part for part in self._parts if len(part.number) == 1]
         root = _Part(0, len(self._edges) - 1, 0, self._document.title, (), (), 0, parts)
         if parts and self._is_blank(0, 1):
@@ -84,14 +84,14 @@ class _Sectioning:
         self._add_rest(section, part, edge, part.after)
 
     def _add_rest(self, section: Section, part: _Part, first: int, after: int) -> None:
-        """Make a leaf of the text of a section that stands in none of its children."""
+        """Make a leaf of the text of a section that is in none of its children."""
         if first == after:
             return
-        depth = min(part.depth + 1, DEEPEST)
+        depth = min(part.depth + 1, MAX_DEPTH)
         if first == part.first:
             rest = _Part(first, after, depth, part.heading, part.path, (*part.number, 0), depth)
         else:
-            # One small part alone goes by its own name, several together by their parent's.
+            # A single small part keeps its own heading; several together have their parent's.
             small = self._parts[first - 1]
             if small.after == after:
                 rest = small
@@ -131,7 +131,7 @@ class _Sectioning:
         return self._tokens[after] - self._tokens[first]
 
     def _has_body(self, first: int, after: int) -> bool:
-        """Whether there is more between two edges than headings."""
+        """Whether there is anything but headings between two edges."""
         starts = (self._headings[edge - 1].end if edge else self._edges[0] for edge in range(first, after))
         ends = self._edges[first + 1 : after + 1]
         return any(self._document.text[start:end].strip() for start, end in zip(starts, ends, strict=True))
@@ -141,7 +141,7 @@ class _Sectioning:
 
 
 def _parts(headings: Sequence[Heading]) -> list[_Part]:
-    """One part for each heading, in order, linked to those below it."""
+    """One part for each heading, in order, with the parts below it."""
     found: list[_Part] = []
     top: list[_Part] = []
     above: list[_Part] = []

@@ -1,4 +1,4 @@
-"""How does a document's list of sections grow? From the root down, each with its lines and its parent."""
+"""How is a document's list of sections built? From the root down, each with its lines and its parent."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class Tree:
         last_depth: int | None = None,
         is_passage: bool = True,
     ) -> Section:
-        """Add a section after those that are there, and return it."""
+        """Append a section and return it."""
         start, end = span
         start_line, end_line = self._line_range(start, end)
         section = Section(
@@ -53,7 +53,7 @@ class Tree:
         return section
 
     def add_pieces(self, leaf: Section, pieces: Iterable[tuple[int, int, int]]) -> None:
-        """Add the pieces (start, end, tokens) of a leaf, which count their positions from its beginning."""
+        """Add the pieces (start, end, tokens) of a leaf; their positions count from its start."""
         for piece, (start, end, tokens) in enumerate(pieces, start=1):
             self.add(
                 leaf,
@@ -68,14 +68,14 @@ class Tree:
             )
 
     def blocks(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The document's blocks inside a span, with positions counted from the span's beginning."""
+        """The document's blocks inside a span; their positions count from the start of the span."""
         first = bisect_left(self._block_starts, start)
         after = bisect_left(self._block_starts, end)
         return [(begin - start, min(stop, end) - start) for begin, stop in self.document.outline.blocks[first:after]]
 
     def _line_range(self, start: int, end: int) -> tuple[int, int]:
-        """The first and the last line of a span that hold something to see."""
-        shown = self.document.text[start:end].rstrip()
-        first = start + len(shown) - len(shown.lstrip())
-        last = start + max(len(shown) - 1, 0)
+        """The first and the last line of a span that are not blank."""
+        text = self.document.text[start:end].rstrip()
+        first = start + len(text) - len(text.lstrip())
+        last = start + max(len(text) - 1, 0)
         return self._lines.number(first), self._lines.number(last)

@@ -1,21 +1,21 @@
-"""On which line does a position of a text stand?"""
+"""On which line is a position of a text?"""
 
 import re
 from bisect import bisect_right
 
 LINE_END = re.compile(r"\r\n?|\n")
-"""The ends of lines, as CommonMark has them; form feeds and Unicode's separators are characters like any other."""
+"""A line ending as CommonMark defines it; form feeds and Unicode's separators do not end a line."""
 
 _UNIX_LINE_END = re.compile("\n")
 
 
 class Lines:
-    """Where the lines of one text begin, from a position on."""
+    """The starts of the lines of one text, from a position on."""
 
     def __init__(self, text: str, start: int = 0) -> None:
-        line_end = LINE_END if "\r" in text else _UNIX_LINE_END  # a single character is found three times as fast
+        line_end = LINE_END if "\r" in text else _UNIX_LINE_END  # three times as fast
         self.starts = [start, *[match.end() for match in line_end.finditer(text, start)]]
 
     def number(self, position: int) -> int:
-        """The number of the line that holds the position, counted from 1."""
+        """The number of the line at a position, counted from 1."""
         return bisect_right(self.starts, position)

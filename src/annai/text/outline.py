@@ -6,45 +6,45 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from annai.text.lines import Lines
-from annai.text.rst import LONGEST_HEADING, restructured_outline
+from annai.text.rst import MAX_HEADING_CHARACTERS, rst_outline
 from annai.types import Format, Heading, Outline
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-def outline(text: str, format: Format, start: int = 0) -> Outline:  # noqa: A002 (the word of Document and Format)
-    """Find the headings and blocks from `start` on; every position is one of `text`."""
-    if format == "markdown":
+def outline(text: str, text_format: Format, start: int = 0) -> Outline:
+    """Find the headings and blocks from `start` on; positions count from the beginning of `text`."""
+    if text_format == "markdown":
         return _markdown_outline(text, start)
-    if format == "rst":
-        return restructured_outline(text, start)
+    if text_format == "rst":
+        return rst_outline(text, start)
     return Outline()
 
 
 def plain_heading(source: str) -> str:
-    """A Markdown heading's text as a person reads it: without marks, link targets, anchors, shortcodes and tags."""
-    source = source[: 4 * LONGEST_HEADING]
-    shown = _without_marks(source) if _MARK.search(source) else source
-    shown = " ".join(shown.split())
-    if not shown:
-        # A heading that is only a shortcode, such as {{% heading "whatsnext" %}}: its words are in the quotes.
-        shown = " ".join(_QUOTED.findall(source)) or " ".join(source.split())
-    return shown[:LONGEST_HEADING]
+    """A Markdown heading's text as a person reads it: without markup, link targets, anchors, shortcodes and tags."""
+    source = source[: 4 * MAX_HEADING_CHARACTERS]
+    plain = _strip_markup(source) if _MARKUP_CHARACTER.search(source) else source
+    plain = " ".join(plain.split())
+    if not plain:
+        # A heading that is only a shortcode, such as {{% heading "whatsnext" %}}, has its words in the quotes.
+        plain = " ".join(_QUOTED.findall(source)) or " ".join(source.split())
+    return plain[:MAX_HEADING_CHARACTERS]
 
 
-NESTING_LIMIT = 100
-"""How deep lists and quotes may nest. The parser calls itself for each, and gives up on the rest of the text at the
-limit: deep enough for any real document, shallow enough for Python's stack."""
+MAX_NESTING = 100
+"""How deep lists and quotes may nest. The parser recurses for each level and stops reading the text at the limit:
+enough for any real document, and not too much for Python's stack."""
 
 _RULES = ("table", "code", "fence", "blockquote", "hr", "list", "html_block", "heading", "lheading")
-"""`reference` is left out: only definitions above an underline need care, and `_definitions` takes it."""
+"""Without `reference`: link definitions matter only above an underline, and `_count_link_definitions` finds those."""
 
 _BLOCKS = frozenset(("fence", "code_block", "html_block", "table_open", "bullet_list_open", "ordered_list_open"))
 
-_MARK = re.compile(r"[\\`*_~\[\]<>{}&]")
+_MARKUP_CHARACTER = re.compile(r"[\\`*_~\[\]<>{}&]")
 _QUOTED = re.compile(r'"([^"]+)"')
-_DEFINITION = re.compile(r"\[[^\]]+\]:")
+_LINK_DEFINITION = re.compile(r"\[[^\]]+\]:")
 
 _PROTECTED = re.compile(r"\\([!-/:-@\[-`{-~])|(?<!`)(`+)(?!`)(.+?)(?<!`)\2(?!`)", re.DOTALL)
 _PLACEHOLDER = re.compile("\0(\\d+)\0")
@@ -74,7 +74,7 @@ def _markdown_outline(text: str, start: int) -> Outline:
         after = min(after, last_line)
         if token.type == "heading_open":
             source = following.content if following else ""
-            skipped = 0 if token.markup.startswith("#") else _definitions(source)
+            skipped = 0 if token.markup.startswith("#") else _count_link_definitions(source)
             if skipped:
                 lines = source.split("\n")[skipped:]
                 if not lines:
@@ -92,17 +92,17 @@ def _markdown_outline(text: str, start: int) -> Outline:
 
 
 def _top_level(tokens: "list[Token]") -> "Iterator[tuple[Token, Token | None]]":
-    """The opening tokens that stand in no list or quote, each with the token after it."""
+    """The opening tokens outside of lists and quotes, each with the token after it."""
     for index, token in enumerate(tokens):
         if token.level == 0 and token.nesting >= 0:
             yield token, tokens[index + 1] if index + 1 < len(tokens) else None
 
 
-def _definitions(source: str) -> int:
-    """How many lines at the beginning of an underlined paragraph define links: they are no part of the heading."""
+def _count_link_definitions(source: str) -> int:
+    """How many lines at the beginning of an underlined paragraph define links: they are not part of the heading."""
     count = 0
     for line in source.split("\n"):
-        if not _DEFINITION.match(line.lstrip()):
+        if not _LINK_DEFINITION.match(line.lstrip()):
             break
         count += 1
     return count
@@ -110,20 +110,20 @@ def _definitions(source: str) -> int:
 
 @cache
 def _parser() -> "Callable[[str], list[Token]]":
-    # Imported when first needed: the commands that read no document need no parser.
+    # Most commands read no document and need no parser.
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("zero", {"maxNesting": NESTING_LIMIT, "html": True}).enable(list(_RULES))
+    parser = MarkdownIt("zero", {"maxNesting": MAX_NESTING, "html": True}).enable(list(_RULES))
     parser.core.ruler.enableOnly(["normalize", "block"])
     return parser.parse
 
 
-def _without_marks(source: str) -> str:
-    kept: list[str] = []
+def _strip_markup(source: str) -> str:
+    protected: list[str] = []
 
     def protect(match: re.Match[str]) -> str:
-        kept.append(match[1] or match[3].strip())
-        return f"\0{len(kept) - 1}\0"
+        protected.append(match[1] or match[3].strip())
+        return f"\0{len(protected) - 1}\0"
 
     text = _PROTECTED.sub(protect, source.replace("\0", ""))
     for pattern, replacement in _MARKUP:
@@ -139,4 +139,4 @@ def _without_marks(source: str) -> str:
         from html import unescape
 
         text = unescape(text)
-    return _PLACEHOLDER.sub(lambda match: kept[int(match[1])], text)
+    return _PLACEHOLDER.sub(lambda match: protected[int(match[1])], text)

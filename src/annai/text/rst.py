@@ -1,4 +1,4 @@
-"""Where are the headings and the blocks of a reStructuredText?"""
+"""Where are the headings and the blocks of a text in reStructuredText?"""
 
 import re
 from bisect import bisect_right
@@ -8,17 +8,17 @@ from operator import itemgetter
 from annai.text.lines import Lines
 from annai.types import Heading, Outline
 
-SHORTEST_LOOSE_UNDERLINE = 4
-"""An underline shorter than its title still makes a heading if it has this many marks, as docutils has it."""
+MIN_UNDERLINE_CHARACTERS = 4
+"""An underline shorter than its title still makes a heading if it has this many characters, as in docutils."""
 
-LONGEST_HEADING = 300
-"""Characters of a heading that are kept: a paragraph that happens to be underlined is no name for a section."""
+MAX_HEADING_CHARACTERS = 300
+"""The rest of a heading is dropped: a paragraph that happens to be underlined is no name for a section."""
 
-DEEPEST_LEVEL = 6
+MAX_LEVEL = 6
 
 
-def restructured_outline(text: str, start: int = 0) -> Outline:
-    """Find the headings and blocks from `start` on; every position is one of `text`."""
+def rst_outline(text: str, start: int = 0) -> Outline:
+    """Find the headings and blocks from `start` on; positions count from the beginning of `text`."""
     starts = Lines(text, start).starts
     edges = [*starts, len(text)]
     lines = [text[first:end].rstrip() for first, end in zip(starts, edges[1:], strict=True)]
@@ -27,20 +27,20 @@ def restructured_outline(text: str, start: int = 0) -> Outline:
     levels: dict[tuple[str, bool], int] = {}
     headings: list[Heading] = []
     for title in titles:
-        over = title.first < title.line
-        level = levels.setdefault((lines[title.line + 1][0], over), len(levels) + 1)
-        shown = plain_title(lines[title.line])
-        headings.append(Heading(min(level, DEEPEST_LEVEL), shown, edges[title.first], edges[title.line + 2]))
+        has_overline = title.first < title.line
+        level = levels.setdefault((lines[title.line + 1][0], has_overline), len(levels) + 1)
+        plain = plain_title(lines[title.line])
+        headings.append(Heading(min(level, MAX_LEVEL), plain, edges[title.first], edges[title.line + 2]))
     spans = sorted([*tables, *_indented(lines, tables, titles)])
     return Outline(tuple(headings), tuple((edges[first], edges[after]) for first, after in spans))
 
 
 def plain_title(source: str) -> str:
-    """A title's text as a person reads it: without marks, roles and targets."""
-    shown = source[: 4 * LONGEST_HEADING]
+    """A title's text as a person reads it: without markup, roles and targets."""
+    plain = source[: 4 * MAX_HEADING_CHARACTERS]
     for pattern, replacement in _MARKUP:
-        shown = pattern.sub(replacement, shown)
-    return " ".join(shown.split())[:LONGEST_HEADING] or " ".join(source.split())[:LONGEST_HEADING]
+        plain = pattern.sub(replacement, plain)
+    return " ".join(plain.split())[:MAX_HEADING_CHARACTERS] or " ".join(source.split())[:MAX_HEADING_CHARACTERS]
 
 
 _MARKUP: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -54,7 +54,7 @@ _MARKUP: tuple[tuple[re.Pattern[str], str], ...] = (
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*\Z")
 _SIMPLE_BORDER = re.compile(r"=+(?: +=+)+\Z")
 _GRID_BORDER = re.compile(r"\+(?:[-=]+\+)+\Z")
-_NO_UNDERLINES = ("::", "..")
+_NOT_UNDERLINES = ("::", "..")
 
 
 class _Title:
@@ -72,9 +72,9 @@ def _titles(lines: Sequence[str], tables: Sequence[tuple[int, int]]) -> list[_Ti
     taken = 0
     for index in range(1, len(lines)):
         line, title = lines[index], index - 1
-        if title < taken or not _ADORNMENT.match(line) or line in _NO_UNDERLINES or not lines[title]:
+        if title < taken or not _ADORNMENT.match(line) or line in _NOT_UNDERLINES or not lines[title]:
             continue
-        if _ADORNMENT.match(lines[title]) or not _long_enough(line, lines[title]) or _inside(tables, title):
+        if _ADORNMENT.match(lines[title]) or not _is_long_enough(line, lines[title]) or _is_inside(tables, title):
             continue
         before = lines[title - 1] if title > taken else ""
         if title > taken and _ADORNMENT.match(before):
@@ -90,8 +90,8 @@ def _titles(lines: Sequence[str], tables: Sequence[tuple[int, int]]) -> list[_Ti
     return found
 
 
-def _long_enough(underline: str, title: str) -> bool:
-    return len(underline) >= min(len(title.strip()), SHORTEST_LOOSE_UNDERLINE)
+def _is_long_enough(underline: str, title: str) -> bool:
+    return len(underline) >= min(len(title.strip()), MIN_UNDERLINE_CHARACTERS)
 
 
 def _tables(lines: Sequence[str]) -> list[tuple[int, int]]:
@@ -100,7 +100,7 @@ def _tables(lines: Sequence[str]) -> list[tuple[int, int]]:
     grids: list[tuple[int, int]] = []
     after = 0
     for index, line in enumerate(lines):
-        if index < after or line[:1] != "+" or not _GRID_BORDER.match(line) or _inside(simple, index):
+        if index < after or line[:1] != "+" or not _GRID_BORDER.match(line) or _is_inside(simple, index):
             continue
         after = index + 1
         while after < len(lines) and lines[after][:1] in ("+", "|") and lines[after]:
@@ -127,15 +127,15 @@ def _simple_tables(lines: Sequence[str]) -> list[tuple[int, int]]:
 def _indented(
     lines: Sequence[str], tables: Sequence[tuple[int, int]], titles: Sequence[_Title]
 ) -> list[tuple[int, int]]:
-    """Line ranges of indented text (blank lines between included), each with the directive that it belongs to."""
+    """Line ranges of indented text, including blank lines in it, each with the directive that it belongs to."""
     found: list[tuple[int, int]] = []
-    barred = {title.line for title in titles}
+    title_lines = {title.line for title in titles}
     first = after = -1
     directive = -1
     for index, line in enumerate(lines):
         if not line:
             continue
-        if line[0].isspace() and index not in barred and not _inside(tables, index):
+        if line[0].isspace() and index not in title_lines and not _is_inside(tables, index):
             if first < 0:
                 first = directive if directive >= 0 else index
             after = index + 1
@@ -149,6 +149,6 @@ def _indented(
     return found
 
 
-def _inside(ranges: Sequence[tuple[int, int]], line: int) -> bool:
+def _is_inside(ranges: Sequence[tuple[int, int]], line: int) -> bool:
     index = bisect_right(ranges, line, key=itemgetter(0)) - 1
     return index >= 0 and line < ranges[index][1]

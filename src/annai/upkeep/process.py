@@ -1,6 +1,6 @@
-"""Who indexes when there is much to do? A process beside this one, so that searches here stay as quick as ever.
+"""Who indexes many files at once? A separate process, so that searches in this one stay fast.
 
-It takes the index lock, works off the queue and ends; when the process that started it goes away, so does it.
+It takes the index lock, processes the queue and ends. If the process that started it ends, it ends too.
 """
 
 import logging
@@ -16,24 +16,23 @@ from annai.errors import AnnaiError
 
 logger = logging.getLogger(__name__)
 
-CODE = "from annai.upkeep.process import work; work()"
-
-PATIENCE = 10.0
-"""Seconds that it waits for the lock, should someone else be indexing."""
+LOCK_TIMEOUT_SECONDS = 10.0
+"""How long it waits for the lock if someone else is indexing."""
 
 STOP_SECONDS = 20.0
-"""How long it may take to finish the documents at hand."""
+"""How long it may take to finish the current documents; then it is killed."""
 
 NICENESS = 5
-"""How far it steps back where processors are short: a search is waited for, an index is not."""
+"""How far its priority is lowered: people wait for a search, not for the index."""
 
 
 class IndexingProcess:
-    """A process that works off the queue of a project, once."""
+    """A process that works through the queue of a project once."""
 
     def __init__(self, config: Config) -> None:
+        command = [sys.executable, "-c", "from annai.upkeep.process import main; main()"]
         self._process = subprocess.Popen(  # noqa: S603 - annai itself
-            [sys.executable, "-c", CODE], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
         )
         if self._process.stdin:
             self._process.stdin.write(pickle.dumps(config) + b"\n")
@@ -41,16 +40,16 @@ class IndexingProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is still at work."""
+        """Whether it has not ended yet."""
         return self._process.poll() is None
 
     @property
     def failed(self) -> bool:
-        """Whether it ended other than well."""
+        """Whether it ended with an error."""
         return bool(self._process.poll())
 
     def stop(self) -> None:
-        """Let it finish the documents at hand, and wait for its end."""
+        """Let it finish the current documents, and wait for its end."""
         if self._process.stdin:
             self._process.stdin.close()
         try:
@@ -60,25 +59,24 @@ class IndexingProcess:
             self._process.wait()
 
 
-def work() -> None:
-    """What the process does: read the settings from its standard input, and work until that ends or nothing is due."""
+def main() -> None:
+    """Run in the process: read the settings from standard input, then index until that ends or nothing is due."""
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    # Written by the process that started this one, and by nobody else: it holds the other end of the pipe.
-    config: Config = pickle.load(sys.stdin.buffer)  # noqa: S301
-    left_alone = threading.Event()
+    config: Config = pickle.load(sys.stdin.buffer)  # noqa: S301 - only the process that started this one can write here
+    parent_ended = threading.Event()
 
-    def listen() -> None:
-        # Past Python's buffer, whose lock would keep this process from ending.
+    def wait_for_parent() -> None:
+        # Not through Python's buffer: its lock would keep this process from ending.
         while os.read(sys.stdin.fileno(), 4096):
             pass
-        left_alone.set()
+        parent_ended.set()
 
-    threading.Thread(target=listen, daemon=True).start()
+    threading.Thread(target=wait_for_parent, daemon=True).start()
     try:
         with Engine(config) as engine:
-            engine.process_queue(patience=PATIENCE, stop=left_alone.is_set)
+            engine.process_queue(timeout=LOCK_TIMEOUT_SECONDS, stop=parent_ended.is_set)
     except AnnaiError as error:
         logger.error("%s", error)
         sys.exit(1)

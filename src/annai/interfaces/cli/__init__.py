@@ -54,13 +54,13 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="annai")
-@click.option("--config", type=click.Path(path_type=Path), help="The settings file (also: ANNAI_CONFIG).")
-@click.option("--verbose", is_flag=True, help="Tell on standard error what takes how long.")
+@click.option("--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG).")
+@click.option("--verbose", is_flag=True, help="Log details and timings to standard error.")
 @click.pass_context
 def cli(ctx: click.Context, config: Path | None, verbose: bool) -> None:
     """Search a folder of documents by meaning and by words, in Japanese and English.
 
-    In any folder, `annai search "your question"` indexes what it finds and answers.
+    In any folder, run `annai search "your question"`: it indexes what it finds, then answers.
     """
     ctx.obj = {"config": config, "verbose": verbose}
 
@@ -97,8 +97,8 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         logging.getLogger(__name__).debug("unexpected", exc_info=True)
         click.echo(
-            f"annai: an error that should not happen ({type(error).__name__}: {error}); "
-            "please report it with what --verbose prints.",
+            f"annai: unexpected error ({type(error).__name__}: {error}); "
+            "please report it with the output of --verbose.",
             err=True,
         )
         return 1
@@ -115,7 +115,7 @@ def _stopped(error: BaseException) -> int:
     """Say how the program was stopped before its end; the exit code."""
     if isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt):
         # A question that nobody answered: the input ended, or Ctrl-C came instead of a word.
-        click.echo("\nannai: not answered, so nothing was done; `--help` tells how to answer beforehand.", err=True)
+        click.echo("\nannai: no answer, so nothing was done; `--help` shows how to answer in advance.", err=True)
         return 1
-    click.echo("annai: interrupted; what was indexed so far is kept, and the next run goes on from there.", err=True)
+    click.echo("annai: interrupted; what was indexed so far is kept, and the next run continues from there.", err=True)
     return INTERRUPTED

@@ -1,4 +1,4 @@
-"""`annai collection …`: register directories, change and list them."""
+"""`annai collection …`: register folders, change and list them."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from annai.config import Config
-from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import collection_json, print_table
 from annai.opening import open_project
 from annai.types import Collection
@@ -17,36 +17,36 @@ _folder = click.Path(path_type=Path)
 
 @click.group()
 def command() -> None:
-    """Register directories as collections.
+    """Register folders as collections.
 
-    Each is searchable by itself. Without any, the project's folder is the one
-    collection. Also: `annai tool …`.
+    Each can be searched on its own. If none is registered, the project's folder is
+    the only collection. Also: `annai tool …`.
     """
 
 
 @command.command("add")
 @_name
-@click.option("-d", "--description", required=True, help="What it holds, for a person or a model to choose by.")
-@click.option("-s", "--source", required=True, type=_folder, help="The directory.")
+@click.option("-d", "--description", required=True, help="What it contains; people and agents choose by it.")
+@click.option("-s", "--source", required=True, type=_folder, help="The folder to index.")
 @project_command(docs_dir=False)
 def add(config: Config, name: str, description: str, source: Path) -> None:
-    """Register a directory."""
+    """Register a folder."""
     with open_project(config) as project:
-        added = project.add_collection(name, description, source)
+        added = project.add_collection(name, source, description)
     click.echo(
-        f"Added {added.name}: {added.source}. The next search indexes it, or `annai import -n {added.name}` now."
+        f"Added {added.name}: {added.source}. The next search indexes it; `annai import -n {added.name}` does so now."
     )
 
 
 @command.command("update")
 @_name
-@click.option("-d", "--description", help="What it holds.")
-@click.option("-s", "--source", type=_folder, help="The directory.")
+@click.option("-d", "--description", help="The new description.")
+@click.option("-s", "--source", type=_folder, help="The new folder.")
 @project_command(docs_dir=False)
 def update(config: Config, name: str, description: str | None, source: Path | None) -> None:
-    """Change a collection's description or directory."""
+    """Change a collection's description or folder."""
     if description is None and source is None:
-        raise click.UsageError("Say what to change: --description, --source or both.")
+        raise click.UsageError("Nothing to change; give --description, --source or both.")
     with open_project(config) as project:
         project.update_collection(name, description=description, source=source)
     click.echo(f"Updated {name}.")
@@ -54,10 +54,10 @@ def update(config: Config, name: str, description: str | None, source: Path | No
 
 @command.command("delete")
 @_name
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @project_command(docs_dir=False)
 def delete(config: Config, name: str, yes: bool) -> None:
-    """Forget a collection and everything indexed from it; the files themselves stay."""
+    """Delete a collection and its index; the files stay."""
     with open_project(config) as project:
         documents = project.status(name).collections[0].statistics.documents
         if not yes and not click.confirm(f"Delete {name} and the index of its {documents:,} documents?", err=True):
@@ -71,7 +71,7 @@ def delete(config: Config, name: str, yes: bool) -> None:
 @_name
 @project_command(docs_dir=False)
 def enable(config: Config, name: str) -> None:
-    """Let searches look at a collection."""
+    """Include a collection in searches."""
     with open_project(config) as project:
         project.update_collection(name, enabled=True)
     click.echo(f"Enabled {name}.")
@@ -81,18 +81,21 @@ def enable(config: Config, name: str) -> None:
 @_name
 @project_command(docs_dir=False)
 def disable(config: Config, name: str) -> None:
-    """Leave a collection out of searches that do not name it; its data stays."""
+    """Skip a collection in searches that do not name it.
+
+    Its index is kept.
+    """
     with open_project(config) as project:
         project.update_collection(name, enabled=False)
     click.echo(f"Disabled {name}.")
 
 
 @command.command("ls")
-@click.option("--all", "everything", is_flag=True, help="Disabled ones and details too.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show them.")
+@click.option("--all", "everything", is_flag=True, help="Include disabled collections and details.")
+@format_option
 @project_command(docs_dir=False)
 def ls(config: Config, everything: bool, form: str | None) -> None:
-    """List the enabled collections' names, or all of them with details."""
+    """List the enabled collections, or all of them with details."""
     with open_project(config) as project:
         known = project.list_collections()
     shown = [collection for collection in known if everything or collection.enabled]
@@ -100,7 +103,7 @@ def ls(config: Config, everything: bool, form: str | None) -> None:
     if chosen == "json":
         click.echo(json.dumps([collection_json(each) for each in shown], ensure_ascii=False, indent=2))
     elif not shown:
-        click.echo("No collections are registered; searches look at the whole project.", err=True)
+        click.echo("No collections are registered; searches cover the whole project.", err=True)
     elif everything or form == "table":
         print_table(("name", "enabled", "description", "source", "last import"), map(_row, shown), config)
     else:

@@ -5,8 +5,8 @@ import tempfile
 import tomllib
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import cast
 
 import click
 
@@ -16,8 +16,9 @@ from annai.errors import ConfigError
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.render import print_table
 from annai.searching.evaluation import Evaluation, QuestionResult, evaluate, read_judgements, read_questions, write_run
-from annai.settings import SECTIONS
+from annai.settings import SECTIONS, ListFormat
 from annai.types import Mode
+from annai.values import choices
 
 SAME_INDEX = frozenset({"search", "rerank"})
 """Sections of the settings that change nothing in an index."""
@@ -34,17 +35,17 @@ LONGEST_TEXT = 60
     "--qrels",
     type=click.Path(path_type=Path),
     required=True,
-    help="Question id, path and relevance, separated by tabs, one judgement a line.",
+    help="One judgement per line: question id, path and relevance, separated by tabs.",
 )
 @click.option("--run", type=click.Path(path_type=Path), help="Write the paths found for each question to this file.")
-@click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="By meaning and words, or by one.")
+@click.option("--mode", type=click.Choice(choices(Mode)), help="Search by meaning, words or both.")
 @click.option(
     "--compare",
     multiple=True,
     metavar="SETTING",
-    help='The same with another setting, such as "search.mode=vector"; may be repeated.',
+    help='Also measure with this setting, such as "search.mode=vector"; repeatable.',
 )
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--format", "form", type=click.Choice(choices(ListFormat)), default="table", show_default=True)
 @click.option("--yes", is_flag=True, help="Index without asking, however many files there are.")
 @project_command()
 def command(
@@ -57,11 +58,11 @@ def command(
     form: str,
     yes: bool,
 ) -> None:
-    """Measure the answers to questions whose documents are known.
+    """Measure how well your own questions are answered.
 
-    nDCG@10, Recall@5 and MRR@10 over files (the best section of each counts), in all
-    and by type of question, the time that questions take, and the worst of them. Five
-    questions about your own documents tell which settings suit them.
+    Reports nDCG@10, Recall@5 and MRR@10 over files (each counts by its best section),
+    in total and by type of question, the time per question, and the worst questions.
+    Five questions about your own documents show which settings suit them.
     """
     questions, judgements = read_questions(queries), read_judgements(qrels)
     if mode:
@@ -77,7 +78,7 @@ def command(
             # A running server answers with its own settings; the index is fresh by now.
             opened = open_fresh(settings, yes=yes) if settings.database != config.database or not name else None
             project = stack.enter_context(opened or Engine(settings))
-            found[name] = evaluate(project.search, questions, judgements, cast(Mode, settings.search.mode))
+            found[name] = evaluate(partial(project.search, refresh=False), questions, judgements, settings.search.mode)
     if run:
         write_run(found[""], run)
     if form == "json":
@@ -105,7 +106,7 @@ def _show(found: dict[str, Evaluation], config: Config) -> None:
     several = len(found) > 1
     rows = [
         (
-            *((name or "as it is",) if several else ()),
+            *((name or "current",) if several else ()),
             each.type,
             f"{each.queries:,}",
             *(f"{value:.3f}" for value in (each.ndcg, each.recall, each.mrr)),
@@ -116,10 +117,10 @@ def _show(found: dict[str, Evaluation], config: Config) -> None:
     print_table((*(("setting",) if several else ()), "type", "queries", "nDCG@10", "Recall@5", "MRR@10"), rows, config)
     for name, evaluation in found.items():
         median, most = evaluation.milliseconds
-        label = f"{name or 'as it is'}: " if several else ""
-        click.echo(f"{label}{median:.1f} ms a question, 95 of 100 under {most:.1f} ms")
+        label = f"{name or 'current'}: " if several else ""
+        click.echo(f"{label}{median:.1f} ms per question, 95% under {most:.1f} ms")
     if worst := found[""].worst:
-        click.echo("\nThe worst:\n")
+        click.echo("\nWorst questions:\n")
         print_table(("id", "nDCG@10", "question", "wanted", "at rank"), map(_worst_row, worst), config)
 
 

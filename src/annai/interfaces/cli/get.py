@@ -14,20 +14,20 @@ from annai.types import Selection, StoredSection
 
 @click.command()
 @click.argument("reference", metavar="PATH|SECTION_ID")
-@click.option("--whole", "part", flag_value="whole", help="The whole document of a section.")
-@click.option("--parent", "part", flag_value="parent", help="The section around it.")
-@click.option("--children", "part", flag_value="children", help="The list of sections directly inside it.")
-@click.option("--lines", metavar="A:B", help="Only these lines of the document, from 1, both included.")
+@click.option("--whole", "part", flag_value="whole", help="Show the section's whole document.")
+@click.option("--parent", "part", flag_value="parent", help="Show its parent section.")
+@click.option("--children", "part", flag_value="children", help="List the sections directly inside it.")
+@click.option("--lines", metavar="A:B", help="Show lines A to B of the document, counted from 1.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @project_command()
 def command(config: Config, reference: str, part: str | None, lines: str | None, form: str) -> None:
     """Show a document or a section.
 
-    PATH is as a search shows it; SECTION_ID is the id that a search gives in JSON,
-    such as root:guide/setup.md#1.2.
+    PATH is a path as a search shows it. SECTION_ID is an id from a search's JSON, such
+    as root:guide/setup.md#1.2.
     """
     if part and lines:
-        raise click.UsageError("--lines counts in the whole document; leave out --whole, --parent or --children.")
+        raise click.UsageError("--lines applies to the whole document; drop --whole, --parent or --children.")
     with open_fresh(config) as project:
         place = project.locate(reference)
     if part == "children":
@@ -60,10 +60,10 @@ def _cut(text: str, lines: str) -> str:
     """The lines A to B of a text, from `A:B`, `A:`, `:B` or `A`."""
     match = re.fullmatch(r"(\d+)?(:)?(\d+)?", lines)
     if not match or not (match[1] or match[3]):
-        raise QueryError(f"{lines!r} is not a range of lines; write --lines 10:20.")
+        raise QueryError(f"{lines!r} is not a range of lines; write one like --lines 10:20.")
     first = int(match[1] or 1)
     last = int(match[3]) if match[3] else (None if match[2] else first)
     every = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", text)
     if first < 1 or (last is not None and last < first) or first > max(len(every), 1):
-        raise QueryError(f"There are no lines {lines} in this document; it has {len(every)}.")
+        raise QueryError(f"There are no lines {lines} in this document; it ends at line {len(every)}.")
     return "".join(every[first - 1 : last])

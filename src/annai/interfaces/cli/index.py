@@ -7,21 +7,21 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.imports import tell
-from annai.interfaces.cli.options import progress_bar, project_command
+from annai.interfaces.cli.options import format_option, progress_bar, project_command
 from annai.interfaces.render import queue_lines, status_json
 from annai.opening import open_project
 
 
 @click.group()
 def command() -> None:
-    """Look at the index's queue, or index again."""
+    """Show the queue of files to index, or index again."""
 
 
 @command.command("status")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
+@format_option
 @project_command()
 def status(config: Config, form: str | None) -> None:
-    """Show how much is indexed, what waits to be, and what failed."""
+    """Show how much is indexed, what is waiting, and what failed."""
     with open_project(config) as project:
         found = project.status()
     documents = sum(each.statistics.documents for each in found.collections)
@@ -39,13 +39,13 @@ def status(config: Config, form: str | None) -> None:
 
 @command.command("rebuild")
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
-@click.option("--force", is_flag=True, help="What did not change too.")
+@click.option("--force", is_flag=True, help="Also index files that did not change.")
 @project_command()
 def rebuild(config: Config, paths: tuple[str, ...], force: bool) -> None:
-    """Index again what changed, everywhere or under some paths.
+    """Index what changed, everywhere or under some paths.
 
-    PATH is a document or a folder. With --force everything under it is indexed
-    anew, changed or not.
+    PATH is a document or a folder. With --force, everything under it is indexed
+    again, changed or not.
     """
     start = perf_counter()
     with open_project(config) as project, progress_bar("Indexing") as progress:

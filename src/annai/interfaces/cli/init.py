@@ -10,15 +10,15 @@ from annai.settings import template
 
 
 @click.command()
-@click.option("--force", is_flag=True, help="Overwrite a settings file that is there already.")
+@click.option("--force", is_flag=True, help="Overwrite an existing settings file.")
 def command(force: bool) -> None:
     """Write annai.toml, with every setting explained.
 
-    Nothing needs it: without settings annai uses the values that the file shows.
+    The file is optional: without it, annai uses the defaults that it shows.
     """
     file = Path.cwd() / CONFIG_NAME
     if file.exists() and not force:
-        raise ConfigError(f"{file} exists already; edit it, or overwrite it with --force.")
+        raise ConfigError(f"{file} already exists; edit it, or overwrite it with --force.")
     try:
         file.write_text(template(), encoding="utf-8")
     except OSError as error:

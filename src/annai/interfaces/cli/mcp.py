@@ -8,7 +8,7 @@ import click
 
 from annai.config import Config, override
 from annai.errors import ServerError
-from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.options import port_number, project_command
 
 INDEX_NAME = "index.sqlite"
 CHATTY = ("mcp", "watchfiles", "asyncio", "httpx2")
@@ -16,27 +16,32 @@ CHATTY = ("mcp", "watchfiles", "asyncio", "httpx2")
 
 @click.command()
 @click.option(
-    "--data-dir", type=click.Path(path_type=Path), help="Where the index is kept (default: .annai in the folder)."
+    "--data-dir", type=click.Path(path_type=Path), help="Folder for the index (default: .annai in the project)."
 )
-@click.option("--http", is_flag=True, help="Serve over HTTP, at /mcp of the project's server, instead of stdio.")
-@click.option("--port", metavar="N|auto", help="The port for --http (server.port: 24280), or any free one.")
+@click.option("--http", is_flag=True, help="Run the project's server and serve over HTTP at /mcp, instead of stdio.")
+@click.option(
+    "--port",
+    metavar="N|auto",
+    callback=port_number,
+    help="Port for --http (server.port: 24280), or auto for a free one.",
+)
 @project_command()
-def command(config: Config, data_dir: Path | None, http: bool, port: str | None) -> None:
-    """Serve this project to an agent, over MCP.
+def command(config: Config, data_dir: Path | None, http: bool, port: int | None) -> None:
+    """Serve this project to an agent over MCP.
 
-    An agent's program starts this by itself: `annai setup` writes it into the
-    program's configuration. Nothing needs to be set up before: the first search
-    indexes the folder, and what is saved later is noticed.
+    Agents start this command themselves; `annai setup` adds it to their configuration.
+    Nothing else needs to be set up: the first search indexes the folder, and later
+    changes are noticed.
     """
-    if port and not http:
-        raise click.UsageError("--port is for --http.")
+    if port is not None and not http:
+        raise click.UsageError("--port needs --http.")
     if data_dir:
         config = override(config, "database", path=str(data_dir.absolute() / INDEX_NAME))
     if http:
-        _serve_http(config, _port(port))
+        _serve_http(config, port)
         return
     if sys.stdin.isatty():
-        click.echo("annai: an agent's program speaks to this; `annai setup` tells it how. Ctrl-C ends it.", err=True)
+        click.echo("annai: waiting for an agent; `annai setup` configures one. Press Ctrl-C to stop.", err=True)
     # Before anything else is loaded: what it prints must not reach the client.
     from annai.interfaces.mcp.streams import claim_standard_streams
 
@@ -54,18 +59,9 @@ def _serve_http(config: Config, port: int | None) -> None:
     from annai.serving.pidfile import running
 
     if record := running(config):
-        raise ServerError(f"A server of this project runs already; agents reach it at {record.url}/mcp.")
-    click.echo("Agents connect to the path /mcp of this server.")
+        raise ServerError(f"A server is already running for this project; agents reach it at {record.url}/mcp.")
+    click.echo("Agents connect to /mcp on this server.")
     serve(config, port=port, tell=click.echo)
-
-
-def _port(value: str | None) -> int | None:
-    """The port that was named; 0 for any."""
-    if value is None or value == "auto":
-        return None if value is None else 0
-    if not value.isdecimal() or not 1 <= int(value[:6]) <= 65535:
-        raise click.BadParameter(f"{value!r} is neither a port (1 to 65535) nor `auto`.", param_hint="--port")
-    return int(value)
 
 
 def _set_level(config: Config) -> None:

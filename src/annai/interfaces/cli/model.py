@@ -11,13 +11,12 @@ import click
 from annai.config import Config, override, secret
 from annai.embedders.base import Embedder, Vectors, load_embedder
 from annai.errors import ConfigError
-from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import print_table, size
-from annai.models.known import MODELS, KnownModel, known_model
-from annai.models.weights import fetched_weights, is_installed
+from annai.models.catalog import KEY_VARIABLES, MODELS, KnownModel, known_model
+from annai.models.extras import EXTRAS, is_installed
+from annai.models.weights import downloaded_weights
 from annai.settings import Embedding
-
-KEYS = {"gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "openai": ("OPENAI_API_KEY",)}
 
 PAIRS = (
     ("How do I reset my password?", "Open the account page and choose “forgot password” to set a new one."),
@@ -29,22 +28,21 @@ SPEED_TEXTS = 64
 """How many texts are embedded to tell the speed."""
 
 _name = click.argument("name", required=False, default="")
-_format = click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
 
 
 @click.group()
 def command() -> None:
-    """See and try embedding models."""
+    """List and try embedding models."""
 
 
 @command.command("ls")
-@_format
+@format_option
 @project_command(docs_dir=False, server=False)
 def ls(config: Config, form: str | None) -> None:
-    """List the models that are known by name.
+    """List the known models.
 
     Others work too: any that sentence-transformers loads, an ONNX folder, or a
-    service with OpenAI's interface.
+    service with an OpenAI-compatible API.
     """
     shown = [_described(model) for model in (_bundled(), *MODELS)]
     if (form or config.display.default_format) == "json":
@@ -56,10 +54,10 @@ def ls(config: Config, form: str | None) -> None:
 
 @command.command("show")
 @_name
-@_format
+@format_option
 @project_command(docs_dir=False, server=False)
 def show(config: Config, name: str, form: str | None) -> None:
-    """Show a model, or the one that the settings name, and how to choose it."""
+    """Show a model, or the one in the settings, and how to select it."""
     settings = _settings(config, name)
     embedder = load_embedder(settings, config.model, config.retry)
     known = known_model(settings.model) if settings.model else None
@@ -83,20 +81,20 @@ def show(config: Config, name: str, form: str | None) -> None:
     click.echo(f"\nIn annai.toml:\n\n[embedding]\nprovider = {json.dumps(settings.provider)}")
     if settings.model:
         click.echo(f"model = {json.dumps(settings.model, ensure_ascii=False)}")
-    if known and known.own_code:
-        click.echo("trust_remote_code = true  # it runs code of its own: read that first")
+    if known and known.has_remote_code:
+        click.echo("trust_remote_code = true  # it runs its own code: read that first")
 
 
 @command.command("test")
 @_name
-@click.option("--provider", help="The provider, for a model that is not known by name.")
+@click.option("--provider", help="Provider of a model that `annai model ls` does not list.")
 @click.option("--device", help="auto, cpu, cuda or mps.")
-@_format
+@format_option
 @project_command(docs_dir=False, server=False)
 def test(config: Config, name: str, provider: str | None, device: str | None, form: str | None) -> None:
-    """Embed a few texts, and tell how well, how fast and at what memory.
+    """Embed a few texts, and report similarity, speed and memory.
 
-    A model that is not on this machine is fetched from the hub.
+    A model that is not on this machine is downloaded from Hugging Face.
     """
     settings = _settings(config, name, provider)
     config = override(dataclasses.replace(config, embedding=settings), "embedding", device=device)
@@ -132,7 +130,7 @@ def _settings(config: Config, name: str, provider: str | None = None) -> Embeddi
     if name in ("static", "use", "hashing"):
         return Embedding(provider=name)
     if not known and not provider and not Path(name).is_dir():
-        raise ConfigError(f"{name!r} is not known by name; say with --provider what it is, or see `annai model ls`.")
+        raise ConfigError(f"{name!r} is not a known model; name its provider with --provider, or see `annai model ls`.")
     chosen = provider or (known.provider if known else _provider_of(Path(name)))
     trusted = config.embedding.trust_remote_code and config.embedding.model == name
     checked = override(config, "embedding", provider=chosen, model=known.name if known else name).embedding
@@ -156,7 +154,7 @@ def _bundled() -> KnownModel:
 
 
 def _described(model: KnownModel) -> dict[str, object]:
-    smaller = " or less" if model.cuts == (0,) else "".join(f", {each}" for each in model.cuts)
+    smaller = " or less" if model.can_truncate_anywhere else "".join(f", {each}" for each in model.truncations)
     return {
         "name": model.name,
         "provider": model.provider,
@@ -170,11 +168,10 @@ def _described(model: KnownModel) -> dict[str, object]:
 
 def _installed(model: KnownModel) -> str:
     if not is_installed(model.provider):
-        extra = "local" if model.provider == "sentence-transformers" else model.provider
-        return f"no: pip install 'annai[{extra}]'"
-    if model.provider in KEYS:
-        return "yes" if secret(*KEYS[model.provider]) else f"no key: {KEYS[model.provider][0]}"
-    if model.provider == "sentence-transformers" and fetched_weights(model.name) is None:
+        return f"no: pip install 'annai[{EXTRAS[model.provider][0]}]'"
+    if variables := KEY_VARIABLES.get(model.provider):
+        return "yes" if secret(*variables) else f"no key: {variables[0]}"
+    if model.provider == "sentence-transformers" and downloaded_weights(model.name) is None:
         return "not fetched"
     return "yes"
 

@@ -12,9 +12,11 @@ from typing import Any
 import click
 
 from annai.config import Config, load_config
-from annai.errors import StoreFull
 from annai.opening import open_project
-from annai.project import Progress, Project
+from annai.project import Confirm, Progress, Project
+from annai.settings import ListFormat
+from annai.types import Freshness
+from annai.values import choices
 
 Command = Callable[..., None]
 
@@ -23,6 +25,12 @@ CHATTY = (
     *("google_genai", "sentence_transformers", "transformers", "huggingface_hub", "torch"),
 )
 """Libraries whose own words `--verbose` leaves out: they are many, and may hold what a request holds."""
+
+
+format_option = click.option(
+    "--format", "form", type=click.Choice(choices(ListFormat)), help="Output format (display.default_format: table)."
+)
+"""How a list or a state is shown."""
 
 
 def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[Command], Command]:
@@ -42,19 +50,19 @@ def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[
             loaded = load_config(config=config or outer.get("config"), docs_dir=docs_dir)
             command(dataclasses.replace(loaded, server_url=server) if server else loaded, **rest)
 
-        wrapped = click.option("--verbose", is_flag=True, help="Tell on standard error what takes how long.")(wrapped)
+        wrapped = click.option("--verbose", is_flag=True, help="Log details and timings to standard error.")(wrapped)
         wrapped = click.option(
-            "--config", type=click.Path(path_type=Path), help="The settings file (also: ANNAI_CONFIG)."
+            "--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG)."
         )(wrapped)
         if server:
             wrapped = click.option(
-                "--server", metavar="URL", help="The server to ask, instead of the project's own (also: ANNAI_SERVER)."
+                "--server", metavar="URL", help="Use this server instead of the project's own (env: ANNAI_SERVER)."
             )(wrapped)
         if docs_dir:
             wrapped = click.option(
                 "--docs-dir",
                 type=click.Path(path_type=Path),
-                help="The folder to search, instead of the current project.",
+                help="Use this folder instead of the current project.",
             )(wrapped)
         return wrapped
 
@@ -110,43 +118,46 @@ def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False
     """Open the project with its index brought up to date."""
     project = open_project(config)
     try:
-        if project.read_only:
-            click.echo("annai: the index cannot be written here; answers may be out of date.", err=True)
-        else:
-            _bring_up_to_date(project, names, yes=yes)
+        with progress_bar("Indexing") as progress:
+            freshness = project.refresh(names, progress=progress, confirm=confirm_large_index(yes))
     except BaseException:
         project.close()
         raise
+    warn_if_stale(freshness)
     return project
 
 
-def _bring_up_to_date(project: Project, names: tuple[str, ...], *, yes: bool) -> None:
-    try:
-        with progress_bar("Indexing") as progress:
-            waiting = project.refresh(
-                names, progress=progress, confirm=lambda count, seconds: yes or _confirm(count, seconds)
-            )
-    except StoreFull as error:
-        if not any(each.statistics.documents for each in project.status().collections):
-            raise
-        # What was indexed before can be searched all the same.
-        click.echo(f"annai: {error} Until then answers may be out of date.", err=True)
-        return
-    if waiting:
-        files = "file is" if waiting == 1 else "files are"
-        click.echo(f"annai: {waiting:,} {files} still being indexed; answers may lack them.", err=True)
+def warn_if_stale(freshness: Freshness) -> None:
+    """Say on standard error what an answer may lack."""
+    for note in freshness.notes:
+        click.echo(f"annai: {note}", err=True)
+
+
+def confirm_large_index(yes: bool) -> Confirm:
+    """How to ask before a large first index: not at all, if `yes` says so beforehand."""
+    return lambda count, seconds: yes or _confirm(count, seconds)
 
 
 def _confirm(count: int, seconds: float) -> bool:
-    message = f"There are {count:,} files to index here; that takes about {duration(seconds)}."
+    message = f"There are {count:,} files to index here; this takes about {duration(seconds)}."
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         click.echo(f"annai: {message}", err=True)
         return False
-    return click.confirm(f"{message} Go on?", err=True)
+    return click.confirm(f"{message} Continue?", err=True)
 
 
 def duration(seconds: float) -> str:
     """A length of time for people."""
     if seconds < 90:
-        return f"{max(seconds, 1):.0f} seconds"
+        whole = max(round(seconds), 1)
+        return "1 second" if whole == 1 else f"{whole} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+def port_number(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:  # noqa: ARG001 - click's signature
+    """The port that was named; 0 for any free one."""
+    if value is None or value == "auto":
+        return None if value is None else 0
+    if not value.isdecimal() or not 1 <= int(value[:6]) <= 65535:
+        raise click.BadParameter(f"{value!r} is neither a port (1 to 65535) nor `auto`.")
+    return int(value)

@@ -1,32 +1,36 @@
 """`annai search`: ask a question of the documents here."""
 
-from typing import cast
-
 import click
 
 from annai.config import Config
-from annai.interfaces.cli.options import open_fresh, project_command
+from annai.interfaces.cli.options import confirm_large_index, progress_bar, project_command, warn_if_stale
 from annai.interfaces.render import SEARCH_FORMATS, render_answer
-from annai.searching.query import MOST_RESULTS, check_query
-from annai.types import Content, Mode, Query, Sort, Where
+from annai.opening import open_project
+from annai.searching.query import MAX_DEPTH, MAX_RESULTS, make_query
+from annai.types import Content, Mode, Sort
+from annai.values import choices
 
 
 @click.command()
 @click.argument("query")
-@click.option("-n", "--limit", type=click.IntRange(1, MOST_RESULTS), help="How many results (search.limit: 5).")
-@click.option("-c", "--collection", "collections", multiple=True, help="Only this collection; may be repeated.")
+@click.option("-n", "--limit", type=click.IntRange(1, MAX_RESULTS), help="Number of results (search.limit: 5).")
+@click.option("-c", "--collection", "collections", multiple=True, help="Search only this collection; repeatable.")
 @click.option(
-    "--depth", "depths", type=click.IntRange(0, 3), multiple=True, help="Show sections of this depth; may be repeated."
+    "--depth",
+    "depths",
+    type=click.IntRange(0, MAX_DEPTH),
+    multiple=True,
+    help="Return sections of this depth; repeatable.",
 )
-@click.option("--path", "paths", multiple=True, help="Only files under this path; may be repeated.")
-@click.option("--exclude", "excludes", multiple=True, help="No files under this path; may be repeated.")
-@click.option("--mode", type=click.Choice(["hybrid", "vector", "keyword"]), help="By meaning and words, or by one.")
-@click.option("--sort", type=click.Choice(["score", "depth", "path"]), default="score", show_default=True)
-@click.option("--clean-only", is_flag=True, help="Leave out documents that changed since they were indexed.")
+@click.option("--path", "paths", multiple=True, help="Search only files under this path; repeatable.")
+@click.option("--exclude", "excludes", multiple=True, help="Exclude files under this path; repeatable.")
+@click.option("--mode", type=click.Choice(choices(Mode)), help="Search by meaning, words or both.")
+@click.option("--sort", type=click.Choice(choices(Sort)), default="score", show_default=True)
+@click.option("--clean-only", is_flag=True, help="Exclude documents that changed since they were indexed.")
 @click.option(
     "--content",
-    type=click.Choice(["passage", "section", "document", "none"]),
-    help="What a result carries (search.content: section).",
+    type=click.Choice(choices(Content)),
+    help="Text in each result (search.content: section).",
 )
 @click.option("--format", "form", type=click.Choice(SEARCH_FORMATS), default="text", show_default=True)
 @click.option("--preview-lines", type=click.IntRange(0, 100), default=3, show_default=True)
@@ -41,10 +45,10 @@ def command(
     depths: tuple[int, ...],
     paths: tuple[str, ...],
     excludes: tuple[str, ...],
-    mode: str | None,
-    sort: str,
+    mode: Mode | None,
+    sort: Sort,
     clean_only: bool,
-    content: str | None,
+    content: Content | None,
     form: str,
     preview_lines: int,
     explain: bool,
@@ -52,23 +56,26 @@ def command(
 ) -> None:
     """Search this folder by meaning and by words.
 
-    The index is made on the first search and brought up to date on every other; a
-    running server (`annai server start`) keeps it so all the time.
+    The first search builds the index, and every later one updates it; a running
+    server (`annai server start`) keeps it up to date all the time.
     """
-    asked = Query(
-        text=query,
+    asked = make_query(
+        query,
+        config.search,
         limit=limit or config.search.limit,
-        where=Where(collections, paths, excludes, clean_only),
+        collections=collections,
+        paths=paths,
+        excludes=excludes,
+        clean_only=clean_only,
         depths=depths,
-        mode=cast(Mode, mode or config.search.mode),
-        sort=cast(Sort, sort),
-        content=cast(Content, content or config.search.content),
+        mode=mode or config.search.mode,
+        sort=sort,
+        content=content or config.search.content,
     )
-    check_query(asked)
-    with open_fresh(config, collections, yes=yes) as project:
-        answer = project.search(asked)
-        sources = project.sources()
-    text = render_answer(answer, form, sources, preview_lines=preview_lines, explain=explain)
+    with open_project(config) as project, progress_bar("Indexing") as progress:
+        answer = project.search(asked, progress=progress, confirm=confirm_large_index(yes))
+    warn_if_stale(answer.freshness)
+    text = render_answer(answer, form, preview_lines=preview_lines, explain=explain)
     click.echo(text, nl=False, color={"always": True, "never": False}.get(config.display.color))
     if not answer.results:
-        click.echo(f"Nothing found for {query!r}; try other words, or fewer of them.", err=True)
+        click.echo(f"Nothing found for {query!r}; try other or fewer words.", err=True)

@@ -9,7 +9,7 @@ import click
 
 from annai.config import Config
 from annai.errors import ServerError
-from annai.interfaces.cli.options import duration, project_command
+from annai.interfaces.cli.options import duration, format_option, port_number, project_command
 from annai.interfaces.render import queue_lines, size, status_json
 from annai.serving import daemon
 from annai.serving.client import Client
@@ -20,37 +20,31 @@ STATUS_SECONDS = 10.0
 """How long a server that is well takes to say how it stands."""
 
 
-def _port(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:  # noqa: ARG001 - click's signature
-    """The port that was named; 0 for any."""
-    if value is None or value == "auto":
-        return None if value is None else 0
-    if not value.isdecimal() or not 1 <= int(value[:6]) <= 65535:
-        raise click.BadParameter(f"{value!r} is neither a port (1 to 65535) nor `auto`.")
-    return int(value)
-
-
 _port_option = click.option(
-    "--port", metavar="N|auto", callback=_port, help="The port to listen at (server.port: 24280), or any free one."
+    "--port",
+    metavar="N|auto",
+    callback=port_number,
+    help="Port to listen on (server.port: 24280), or auto for a free one.",
 )
-_log_option = click.option("--log", type=click.Path(path_type=Path), help="The log (logging.file: .annai/server.log).")
+_log_option = click.option("--log", type=click.Path(path_type=Path), help="Log file (logging.file: .annai/server.log).")
 
 
 @click.group()
 def command() -> None:
     """Run a server for this project.
 
-    It indexes what is saved at once, and every other command answers faster through
-    it, with nothing to set up: they find it by themselves.
+    It indexes files as they are saved, and makes every other command faster. Commands
+    find it on their own; there is nothing to set up.
     """
 
 
 @command.command("start")
 @_port_option
-@click.option("--foreground", is_flag=True, help="Stay here, and log to standard error.")
+@click.option("--foreground", is_flag=True, help="Stay in the foreground, and log to standard error.")
 @_log_option
 @project_command(server=False)
 def start(config: Config, port: int | None, foreground: bool, log: Path | None) -> None:
-    """Start the project's server, in the background."""
+    """Start the project's server in the background."""
     if foreground:
         from annai.interfaces.server import serve  # only the server itself needs all of it
 
@@ -62,7 +56,7 @@ def start(config: Config, port: int | None, foreground: bool, log: Path | None) 
 @command.command("stop")
 @project_command(server=False)
 def stop(config: Config) -> None:
-    """Stop the project's server; it finishes the document at hand."""
+    """Stop the project's server after the current document."""
     _tell_ending(daemon.stop(config), config)
 
 
@@ -71,17 +65,17 @@ def stop(config: Config) -> None:
 @_log_option
 @project_command(server=False)
 def restart(config: Config, port: int | None, log: Path | None) -> None:
-    """Stop the project's server and start it anew, with the settings as they are now."""
+    """Restart the project's server with the current settings."""
     before = running(config)
     _tell_ending(daemon.stop(config), config)
     _start(config, before.port if before and port is None else port, log)
 
 
 @command.command("status")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
+@format_option
 @project_command(server=False)
 def status(config: Config, form: str | None) -> None:
-    """Show whether a server runs, how it stands, and what it is indexing."""
+    """Show whether a server is running, and what it is indexing."""
     record = running(config)
     if (form or config.display.default_format) == "json":
         values: dict[str, object] = {"running": record is not None, "crashed": left_behind(config)}
@@ -91,7 +85,7 @@ def status(config: Config, form: str | None) -> None:
     elif left_behind(config):
         click.echo("The server crashed or was killed; `annai server start` starts a new one.")
     else:
-        click.echo(f"No server runs for {config.root}; `annai server start` starts one.")
+        click.echo(f"No server is running for {config.root}; `annai server start` starts one.")
 
 
 def _start(config: Config, port: int | None, log: Path | None) -> None:
@@ -99,27 +93,28 @@ def _start(config: Config, port: int | None, log: Path | None) -> None:
 
     check_root(config)
     if left_behind(config):
-        click.echo("The last server crashed or was killed; a new one takes its place.")
+        click.echo("The last server crashed or was killed; starting a new one.")
     options = [] if port is None else ["--port", str(port or "auto")]
     options += ["--config", str(config.file)] if config.file else []
     options += ["--docs-dir", str(config.root)] if config.named else []
     record, is_new = daemon.start(config, options, log.absolute() if log else config.log_path)
     if not is_new and port not in (None, 0, record.port):
         raise ServerError(
-            f"A server runs already at {record.url} (pid {record.pid}); `annai server restart --port {port}` moves it."
+            f"A server is already running at {record.url} (pid {record.pid}); "
+            f"`annai server restart --port {port}` moves it."
         )
     if is_new and port is None and record.port != config.server.port:
         click.echo(f"Port {config.server.port} is taken, so a free one is used.")
-    click.echo(f"{'Server started' if is_new else 'A server runs already'} at {record.url} (pid {record.pid}).")
+    click.echo(f"{'Server started' if is_new else 'A server is already running'} at {record.url} (pid {record.pid}).")
 
 
-def _tell_ending(ending: daemon.Ending, config: Config) -> None:
+def _tell_ending(ending: daemon.StopResult, config: Config) -> None:
     click.echo(
         {
-            "none": f"No server runs for {config.root}.",
-            "crashed": "The server had crashed or was killed; what it left behind is cleaned up.",
+            "none": f"No server is running for {config.root}.",
+            "crashed": "The server had crashed or was killed; cleaned up after it.",
             "stopped": "Server stopped.",
-            "killed": "The server did not end by itself and was ended by force; nothing that was indexed is lost.",
+            "killed": "The server did not stop in time and was killed; nothing that was indexed is lost.",
         }[ending]
     )
 

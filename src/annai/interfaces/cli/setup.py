@@ -4,28 +4,28 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import project_command
-from annai.interfaces.setup.programs import PROGRAMS, register, write
+from annai.interfaces.setup.programs import PROGRAMS, apply_edit, plan_edit
 
 
 @click.command()
 @click.argument("client", type=click.Choice([*PROGRAMS]))
-@click.option("--print", "only_print", is_flag=True, help="Show what would be written, and write nothing.")
+@click.option("--print", "only_print", is_flag=True, help="Print what would be written, and write nothing.")
 @project_command(server=False)
 def command(config: Config, client: str, only_print: bool) -> None:
     """Let an agent search this project.
 
-    Writes `annai mcp` into the configuration of the agent's program. Whatever else
-    is there stays as it is, and the file is copied before it is changed.
+    Adds `annai mcp` to the agent's configuration file. The rest of the file stays the
+    same, and a backup is made before it changes.
     """
     program = PROGRAMS[client]
-    registration = register(config, program)
+    edit = plan_edit(config, program)
     if only_print:
-        click.echo(f"{registration.file}:", err=True)
-        click.echo(registration.snippet, nl=False)
+        click.echo(f"{edit.file}:", err=True)
+        click.echo(edit.snippet, nl=False)
         return
-    if not registration.is_new:
-        click.echo(f"{registration.file} has it already.")
+    if not edit.is_needed:
+        click.echo(f"{edit.file} already has this entry.")
         return
-    backup = write(registration)
-    click.echo(f"Wrote {registration.file}" + (f"; what it was is in {backup.name}." if backup else "."))
+    backup = apply_edit(edit)
+    click.echo(f"Wrote {edit.file}" + (f"; the old version is in {backup.name}." if backup else "."))
     click.echo(program.next_step)

@@ -5,21 +5,21 @@ import json
 import click
 
 from annai.config import Config
-from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import print_table, queue_lines, size, status_json
 from annai.opening import open_project
 from annai.types import Status
 
 
 @click.command()
-@click.option("-n", "--name", default="", help="Only this collection, with its documents.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), help="How to show it.")
+@click.option("-n", "--name", default="", help="Show only this collection, and list its documents.")
+@format_option
 @project_command()
 def command(config: Config, name: str, form: str | None) -> None:
     """Show what is indexed, and what was left out.
 
-    Collections with their counts, the size on disk, and the files that were skipped
-    or failed with the reasons.
+    Lists each collection with its counts, the size on disk, and every file that was
+    skipped or failed, with the reason.
     """
     with open_project(config) as project:
         status = project.status(name)

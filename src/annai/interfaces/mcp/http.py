@@ -1,4 +1,4 @@
-"""How does an agent's program talk to the project's server? At /mcp, beside everything else that it serves."""
+"""How does an agent's program reach the project's server? At /mcp, beside everything else that it serves."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,45 +19,45 @@ PATH = "/mcp"
 
 
 class Endpoint:
-    """Serves the protocol's two eras at one path, behind the checks of the application that it is a route of.
+    """Serves both eras of the protocol at one path, behind the checks of the application it is a route of.
 
-    The SDK is loaded with the first request: a server that no agent asks does without it.
+    The SDK is loaded with the first request, so a server that no agent uses does without it.
     """
 
     def __init__(
-        self, project: Project, config: Config, *, largest_body: int, body_seconds: float, used: Callable[[], None]
+        self, project: Project, config: Config, *, max_body_bytes: int, body_seconds: float, on_use: Callable[[], None]
     ) -> None:
         self.route = Route(PATH, endpoint=self)
         self._access = Access(config, project)
-        self._largest_body = largest_body
+        self._max_body_bytes = max_body_bytes
         self._body_seconds = body_seconds
-        self._used = used
+        self._on_use = on_use
         self._starting = asyncio.Lock()
         self._manager: StreamableHTTPSessionManager | None = None
-        self._living: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
-        self._at_work: Callable[[], None] = lambda: None
-        """Ends what the sessions have at work."""
+        self._stop_running: Callable[[], None] = lambda: None
+        """Stops what the sessions are running."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, as ASGI wants it."""
-        self._used()
+        self._on_use()
         manager = await self._started()
-        await manager.handle_request(scope, self._in_time(receive), send)
+        await manager.handle_request(scope, self._with_timeout(receive), send)
 
     async def close(self) -> None:
-        """End every session, and what they have at work."""
+        """End every session, and what they are running."""
         self._stop.set()
-        if self._living:
+        if self._task:
             with suppress(asyncio.CancelledError):
-                await self._living
+                await self._task
 
     async def _started(self) -> "StreamableHTTPSessionManager":
         async with self._starting:
             if self._manager is None:
                 manager = await asyncio.get_running_loop().run_in_executor(None, self._make)
                 ready = asyncio.Event()
-                self._living = asyncio.create_task(self._live(manager, ready))
+                self._task = asyncio.create_task(self._run(manager, ready))
                 await ready.wait()
                 self._manager = manager
             return self._manager
@@ -68,21 +68,21 @@ class Endpoint:
         from annai.interfaces.mcp.server import ProjectServer
 
         server = ProjectServer(self._access)
-        self._at_work = server.close
-        return StreamableHTTPSessionManager(server, max_request_body_size=self._largest_body)
+        self._stop_running = server.close
+        return StreamableHTTPSessionManager(server, max_request_body_size=self._max_body_bytes)
 
-    async def _live(self, manager: "StreamableHTTPSessionManager", ready: asyncio.Event) -> None:
-        """Keep the sessions until the end."""
+    async def _run(self, manager: "StreamableHTTPSessionManager", ready: asyncio.Event) -> None:
+        """Keep the sessions until `close`."""
         async with manager.run():
             ready.set()
             await self._stop.wait()
-        self._at_work()
+        self._stop_running()
 
-    def _in_time(self, receive: Receive) -> Receive:
-        """Give up on a message that does not arrive; once it is there, its sender may listen for ever."""
+    def _with_timeout(self, receive: Receive) -> Receive:
+        """Drop a request that does not arrive in time; once it is there, the client may listen for ever."""
         is_whole = False
 
-        async def receive_in_time() -> Message:
+        async def receive_with_timeout() -> Message:
             nonlocal is_whole
             if is_whole:
                 return await receive()
@@ -94,4 +94,4 @@ class Endpoint:
             is_whole = not message.get("more_body", False)
             return message
 
-        return receive_in_time
+        return receive_with_timeout

@@ -1,59 +1,42 @@
-"""How is the index brought up to date for an agent, and what does the agent hear meanwhile?"""
+"""How is the index brought up to date for an agent, and how is progress reported meanwhile?"""
 
 import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import TypeVar
 
 from annai.errors import AnnaiError, EmbedderMismatch, ServerError
 from annai.interfaces.mcp.access import Access
 from annai.project import Progress, Project
-from annai.types import IMPLICIT_COLLECTION, ImportSummary
+from annai.types import IMPLICIT_COLLECTION, Freshness, ImportSummary
 
 T = TypeVar("T")
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Tells the client how far a request is: done, of how many, in words."""
+"""Reports progress to the client: done, of how many, in words."""
 
 FIRST_INDEX_SECONDS = 40.0
 """How long a first search waits for the index; clients give up on a tool after a minute."""
 
 REPORT_SECONDS = 0.3
-"""How often progress is told."""
+"""How often progress is reported."""
 
-REFRESH_SHARE, LONGEST_PAUSE = 0.05, 5.0
-"""Comparing with the disk before every search takes at most this share of the time, while the worker watches; after so
-many seconds a search looks in any case."""
+REFRESH_SHARE, MAX_REFRESH_PAUSE_SECONDS = 0.05, 5.0
+"""While the worker watches the files, comparing with the disk before a search takes at most this share of the time;
+after this many seconds a search compares in any case."""
 
 SMALL_QUEUE = 20
-"""Requests that are looked at one by one."""
+"""Up to this many waiting requests are looked at one by one."""
 
 THREADS = 8
-"""Calls that are at work at once; the others wait for their turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """How far the index follows the disk."""
-
-    waiting: int = 0
-    """Files that are still being indexed."""
-    problem: str = ""
-    """Why it could not be brought up to date."""
-
-    @property
-    def notes(self) -> list[str]:
-        """What to say of it with an answer."""
-        files = "1 file is" if self.waiting == 1 else f"{self.waiting:,} files are"
-        waiting = [f"{files} still being indexed, and results may lack them; ask again in a while."]
-        return [*(waiting if self.waiting else []), *([self.problem] if self.problem else [])]
+"""Calls that run at once; others wait."""
 
 
 class Indexing:
-    """Works with the project in threads, and tells how that goes on."""
+    """Works with the project in threads, and reports progress."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -61,18 +44,18 @@ class Indexing:
         self._long = ThreadPoolExecutor(1, "mcp-long")
         self._stopping = threading.Event()
         self._next_refresh: dict[tuple[str, ...], float] = {}
-        self._filled: set[tuple[str, ...]] = set()
-        """Which collections, searched together, are known to hold something."""
+        self._known_filled: set[tuple[str, ...]] = set()
+        """Sets of collections that are known to hold documents."""
         self._is_behind = False
-        """Whether files were left waiting when the disk was last looked at."""
+        """Whether files were still waiting after the last comparison with the disk."""
 
     async def use(self, work: Callable[[Project], T], *, is_long: bool = False) -> T:
-        """Do something with the project, without holding up other requests."""
+        """Do something with the project, without delaying other requests."""
         threads = self._long if is_long else self._threads
         return await asyncio.get_running_loop().run_in_executor(threads, self._access.use, work)
 
     def close(self) -> None:
-        """Let what is at work come to its end; what has not begun is dropped."""
+        """Let running calls finish; drop those that have not started."""
         self._stopping.set()
         for threads in (self._threads, self._long):
             threads.shutdown(wait=False, cancel_futures=True)
@@ -80,8 +63,8 @@ class Indexing:
     async def refresh(self, names: tuple[str, ...], report: Report) -> Freshness:
         """Bring what a search of these collections looks at up to date.
 
-        It never waits long, except for the first index: without it there is nothing to search. What stands in its
-        way is told, and need not keep the old state from being searched.
+        It waits long only for the first index, without which there is nothing to search. A problem is reported with
+        the answer, and the index can be searched_names as it is.
         """
         if time.monotonic() < self._next_refresh.get(names, 0.0):
             return Freshness()
@@ -92,34 +75,34 @@ class Indexing:
 
     async def _refresh(self, names: tuple[str, ...], report: Report) -> Freshness:
         start = time.monotonic()
-        if await self.use(lambda project: project.read_only):
-            return Freshness(problem="The index cannot be written here, so it may be out of date.")
-        is_first = names not in self._filled and await self.use(lambda project: _is_empty(project, names))
-        self._filled |= set() if is_first else {names}
-        if self._is_behind and not is_first and (waiting := await self.use(_waiting)):
-            # Much is being indexed: a search does without it, and asking for it again would only hold it up.
+        is_first = names not in self._known_filled and await self.use(lambda project: _is_empty(project, names))
+        self._known_filled |= set() if is_first else {names}
+        if self._is_behind and not is_first and (waiting := await self.use(_waiting_files)):
+            # Much is being indexed: a search does without it, and another comparison would only slow it down.
             return Freshness(waiting)
-        telling = _Telling(report)
-        waiting = await self._told(lambda project, _: project.refresh(names), telling)
-        took = time.monotonic() - start
+        reporter = _ProgressReporter(report)
+        freshness = await self._run_with_progress(lambda project, _: project.refresh(names), reporter)
+        took, waiting = time.monotonic() - start, freshness.waiting
         while waiting and is_first and time.monotonic() < start + FIRST_INDEX_SECONDS:
-            await telling.tell_queue(waiting)
+            await reporter.report_waiting(waiting)
             await asyncio.sleep(REPORT_SECONDS)
-            waiting = await self.use(_waiting)
+            waiting = await self.use(_waiting_files)
         self._is_behind = bool(waiting)
         if self._access.config.watcher.enabled and not waiting:
-            self._next_refresh[names] = time.monotonic() + min(took / REFRESH_SHARE, LONGEST_PAUSE)
-        return Freshness(waiting)
+            self._next_refresh[names] = time.monotonic() + min(took / REFRESH_SHARE, MAX_REFRESH_PAUSE_SECONDS)
+        return Freshness(waiting, freshness.problem)
 
     async def reindex(self, paths: Sequence[str], force: bool, report: Report) -> ImportSummary:
         """Compare everything, or what lies under the paths, with the disk, and index what differs."""
         self._next_refresh.clear()
-        return await self._told(
-            lambda project, progress: _reindex(project, paths, force, progress), _Telling(report), is_long=True
+        return await self._run_with_progress(
+            lambda project, progress: _reindex(project, paths, force, progress), _ProgressReporter(report), is_long=True
         )
 
-    async def _told(self, work: Callable[[Project, Progress], T], telling: "_Telling", *, is_long: bool = False) -> T:
-        """Do something that may take long, and tell how far it is: as it says itself, or as the queue shows it."""
+    async def _run_with_progress(
+        self, work: Callable[[Project, Progress], T], reporter: "_ProgressReporter", *, is_long: bool = False
+    ) -> T:
+        """Do something that may take long and report its progress: its own, or that of the queue."""
         abandoned = threading.Event()
         latest: list[tuple[int, int]] = []
 
@@ -132,9 +115,9 @@ class Indexing:
         try:
             while not (await asyncio.wait({working}, timeout=REPORT_SECONDS))[0]:
                 if latest:
-                    await telling.tell(*latest[0])
+                    await reporter.report_done(*latest[0])
                 else:
-                    await telling.tell_queue(await self.use(_waiting))
+                    await reporter.report_waiting(await self.use(_waiting_files))
         except asyncio.CancelledError:
             abandoned.set()
             working.cancel()
@@ -142,28 +125,28 @@ class Indexing:
         return working.result()
 
 
-class _Telling:
-    """Tells a client how far something is; what it is told only ever grows."""
+class _ProgressReporter:
+    """Reports progress to a client; the number done only ever grows."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._told = -1
+        self._run_with_progress = -1
         self._most = 0
 
-    async def tell(self, done: int, total: int) -> None:
-        """So many files of so many are done."""
-        if total and done > self._told:
-            self._told = done
+    async def report_done(self, done: int, total: int) -> None:
+        """Report that this many files are done."""
+        if total and done > self._run_with_progress:
+            self._run_with_progress = done
             await self._report(done, total, f"{done:,} of {total:,} files indexed")
 
-    async def tell_queue(self, waiting: int) -> None:
-        """The same, by how many files still wait."""
+    async def report_waiting(self, waiting: int) -> None:
+        """Report progress by how many files still wait."""
         self._most = max(self._most, waiting)
-        await self.tell(self._most - waiting, self._most)
+        await self.report_done(self._most - waiting, self._most)
 
 
-def _waiting(project: Project) -> int:
-    """How many files are still to be indexed; those that failed and are tried again later do not count."""
+def _waiting_files(project: Project) -> int:
+    """How many files are still to be indexed; those that failed and are retried later do not count."""
     counts = project.status().requests
     pending, processing = counts.get("pending", 0), counts.get("processing", 0)
     if (
@@ -176,7 +159,7 @@ def _waiting(project: Project) -> int:
 
 
 def _is_empty(project: Project, names: Sequence[str]) -> bool:
-    return not any(project.document_paths(name) for name in names or searched(project))
+    return not any(project.document_paths(name) for name in names or searched_names(project))
 
 
 def _reindex(project: Project, paths: Sequence[str], force: bool, progress: Progress) -> ImportSummary:
@@ -185,16 +168,16 @@ def _reindex(project: Project, paths: Sequence[str], force: bool, progress: Prog
     except EmbedderMismatch:
         if not force:
             raise
-        return _anew(project, progress)
+        return _replace_all(project, progress)
 
 
-def _anew(project: Project, progress: Progress) -> ImportSummary:
-    """Build every collection anew, which is what another embedding model asks for."""
-    done = [project.import_collection(name, "replace", progress=progress) for name in searched(project)]
+def _replace_all(project: Project, progress: Progress) -> ImportSummary:
+    """Build every collection again, as another embedding model requires."""
+    done = [project.import_collection(name, "replace", progress=progress) for name in searched_names(project)]
     return ImportSummary(*(sum(counts) for counts in zip(*map(astuple, done), strict=True)))
 
 
-def searched(project: Project) -> list[str]:
+def searched_names(project: Project) -> list[str]:
     """The names of the collections that a search looks at: the enabled ones, or the project itself."""
     known = project.list_collections()
     return [each.name for each in known if each.enabled] if known else [IMPLICIT_COLLECTION]

@@ -1,18 +1,19 @@
-"""How do the collections and the index stand? What a model is told of them, in the same two forms as an answer."""
+"""What is the state of the collections and of the index? Reports for a model, as fields and as Markdown."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from annai.interfaces.mcp.results import ToolResult
-from annai.interfaces.render import collection_json
+from annai.interfaces.render import collection_json, summary_line
 from annai.serving.wire import plain
 from annai.types import Collection, CollectionStatus, ImportSummary, Status
 
-SHOWN_PROBLEMS = 20
-"""Files that a status names; the others are counted."""
+MAX_SHOWN_FILES = 20
+"""Files that a status names; further ones are only counted."""
 
-LONGEST_DESCRIPTION = 200
-"""Bytes of one collection's line in the instructions: two hundred letters, or some sixty of Japanese."""
+MAX_COLLECTION_LINE_BYTES = 200
+"""One collection's line in the instructions: two hundred letters, or about sixty Japanese characters."""
 
 
 def collections_result(collections: Sequence[CollectionStatus]) -> ToolResult:
@@ -27,27 +28,16 @@ def collections_result(collections: Sequence[CollectionStatus]) -> ToolResult:
     ]
     lines = [
         f"- **{each.collection.name}**{'' if each.collection.enabled else ' (disabled)'}: "
-        f"{each.collection.description or 'no description'} "
-        f"({each.statistics.documents:,} documents, {each.statistics.sections:,} sections, "
-        f"in `{each.collection.source}`)"
+        f"{each.collection.description or 'no description'} ({_counts(each)}, in `{each.collection.source}`)"
         for each in collections
     ]
     return ToolResult({"collections": rows}, "\n".join(lines))
 
 
 def import_result(summary: ImportSummary, total_sections: int, problems: Sequence[str]) -> ToolResult:
-    """What an indexing did."""
-    counts = {
-        "added": summary.added,
-        "updated": summary.updated,
-        "deleted": summary.deleted,
-        "unchanged": summary.unchanged,
-        "skipped": summary.skipped,
-        "failed": summary.failed,
-        "total_sections": total_sections,
-    }
-    text = "The index is up to date: " + ", ".join(f"{key} {count:,}" for key, count in counts.items()) + "."
-    fields: dict[str, Any] = dict(counts)
+    """What an import did."""
+    fields: dict[str, Any] = {**asdict(summary), "total_sections": total_sections}
+    text = f"The index is up to date: {summary_line(summary)}, total_sections {total_sections:,}."
     if problems:
         fields["problems"] = list(problems)
         text += "\n\nNot indexed:\n" + "\n".join(f"- {each}" for each in problems)
@@ -55,15 +45,16 @@ def import_result(summary: ImportSummary, total_sections: int, problems: Sequenc
 
 
 def status_result(status: Status) -> ToolResult:
-    """How the index stands."""
+    """The state of the index."""
     waiting = status.requests.get("pending", 0) + status.requests.get("processing", 0)
     collections = status.collections
     problems = problem_lines(collections)
+    indexing = list(status.indexing[:MAX_SHOWN_FILES])
     fields = {
         "root": str(status.root),
         "up_to_date": not waiting,
         "waiting": waiting,
-        "indexing": list(status.indexing[:SHOWN_PROBLEMS]),
+        "indexing": indexing,
         "documents": sum(each.statistics.documents for each in collections),
         "sections": sum(each.statistics.sections for each in collections),
         "collections": [
@@ -76,15 +67,14 @@ def status_result(status: Status) -> ToolResult:
         "database": status.database,
         "size_on_disk": status.size_on_disk,
     }
-    state = "up to date" if not waiting else f"being brought up to date, {waiting:,} files to go"
+    state = f"being updated, {waiting:,} files to go" if waiting else "up to date"
     lines = [
         f"The index of `{status.root}` is {state}: {fields['documents']:,} documents, {fields['sections']:,} sections.",
         *(
-            f"- **{each.collection.name}**: {each.statistics.documents:,} documents, {each.statistics.sections:,} "
-            f"sections, last indexed {each.collection.imported_at or 'never'}"
+            f"- **{each.collection.name}**: {_counts(each)}, last indexed {each.collection.imported_at or 'never'}"
             for each in collections
         ),
-        *([f"Being indexed now: {', '.join(status.indexing[:SHOWN_PROBLEMS])}"] if status.indexing else []),
+        *([f"Being indexed now: {', '.join(indexing)}"] if indexing else []),
         *(["Not indexed:", *(f"- {each}" for each in problems)] if problems else []),
         f"Embedder {status.embedder}; index `{status.database}`, {status.size_on_disk:,} bytes.",
     ]
@@ -93,27 +83,32 @@ def status_result(status: Status) -> ToolResult:
 
 def problem_lines(collections: Sequence[CollectionStatus]) -> list[str]:
     """The files that were skipped or failed, with the reasons; only the first of many."""
-    every = [
+    lines = [
         f"{each.collection.name}:{state.path} {state.problem.kind}: {state.problem.reason}"
         for each in collections
         for state in each.problems
         if state.problem
     ]
-    more = len(every) - SHOWN_PROBLEMS
-    return [*every[:SHOWN_PROBLEMS], *([f"and {more:,} more"] if more > 0 else [])]
+    more = len(lines) - MAX_SHOWN_FILES
+    return [*lines[:MAX_SHOWN_FILES], *([f"and {more:,} more"] if more > 0 else [])]
 
 
-def described(collections: Sequence[Collection], bytes_left: int) -> str:
-    """A list of collections and what they hold, within so many bytes."""
+def collection_list(collections: Sequence[Collection], max_bytes: int) -> str:
+    """A list of collections with their descriptions, within this many bytes."""
     lines: list[str] = []
-    for place, each in enumerate(collections):
-        rest = f"- and {len(collections) - place} more: `list_collections` names them"
+    remaining = max_bytes
+    for index, each in enumerate(collections):
+        more = f"- and {len(collections) - index} more: `list_collections` names them"
         line = f"- {each.name}: {' '.join(each.description.split()) or 'no description'}"
-        while len(line.encode()) > LONGEST_DESCRIPTION:
+        while len(line.encode()) > MAX_COLLECTION_LINE_BYTES:
             line = line[:-2].rstrip() + "…"
-        needed = len(line.encode()) + 1 + (len(rest.encode()) if place < len(collections) - 1 else 0)
-        if needed > bytes_left:
-            return "\n".join([*lines, rest])
+        is_last = index == len(collections) - 1
+        if len(line.encode()) + 1 + (0 if is_last else len(more.encode())) > remaining:
+            return "\n".join([*lines, more])
         lines.append(line)
-        bytes_left -= len(line.encode()) + 1
+        remaining -= len(line.encode()) + 1
     return "\n".join(lines)
+
+
+def _counts(status: CollectionStatus) -> str:
+    return f"{status.statistics.documents:,} documents, {status.statistics.sections:,} sections"

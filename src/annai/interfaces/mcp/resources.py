@@ -1,13 +1,13 @@
-"""Which documents can be read by their address? `annai://COLLECTION/PATH`, a list of them in pages, and a template."""
+"""Which documents can be read as resources? `annai://COLLECTION/PATH`: a list of them in pages, and a template."""
 
-from collections.abc import Sequence
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
 import mcp_types as types
 
 from annai.errors import NotFound, QueryError
-from annai.interfaces.mcp.indexing import searched
+from annai.interfaces.mcp.documents import full_text
+from annai.interfaces.mcp.indexing import searched_names
 from annai.project import Project
 
 SCHEME = "annai://"
@@ -28,52 +28,52 @@ Listing = list[tuple[str, str]]
 """Collections and paths, in order."""
 
 
-def documents(project: Project) -> Listing:
-    """Every document that a search looks at."""
-    return [(name, path) for name in searched(project) for path in project.document_paths(name)]
+def list_documents(project: Project) -> Listing:
+    """Every document that a search covers."""
+    return [(name, path) for name in searched_names(project) for path in project.document_paths(name)]
 
 
-def page(listing: Listing, cursor: str) -> types.ListResourcesResult:
-    """The documents that follow the one that the cursor names; a cursor stays good when others come or go."""
+def list_page(listing: Listing, cursor: str) -> types.ListResourcesResult:
+    """The documents after the one that the cursor names; a cursor stays valid when documents come or go."""
     start = 0
     if cursor:
-        last = _parts(cursor)
+        last = _parse_uri(cursor)
         start = sum(each <= last for each in listing)
-    shown = listing[start : start + PAGE_DOCUMENTS]
-    more = start + PAGE_DOCUMENTS < len(listing)
+    documents = listing[start : start + PAGE_DOCUMENTS]
+    has_more = start + PAGE_DOCUMENTS < len(listing)
     return types.ListResourcesResult(
-        resources=[_resource(*each) for each in shown], next_cursor=uri(*shown[-1]) if more else None
+        resources=[
+            types.Resource(uri=document_uri(collection, path), name=path, mime_type=_mime_type(path))
+            for collection, path in documents
+        ],
+        next_cursor=document_uri(*documents[-1]) if has_more else None,
     )
 
 
-def read(project: Project, address: str) -> types.ReadResourceResult:
+def read_resource(project: Project, uri: str) -> types.ReadResourceResult:
     """A document's text."""
-    collection, path = _parts(address)
-    place = project.locate(f"{collection}:{path}")
-    if place.document.collection != collection:
+    collection, path = _parse_uri(uri)
+    selection = project.locate(f"{collection}:{path}")
+    document = selection.document
+    if document.collection != collection:
         raise NotFound(f"There is no document {path!r} in the collection {collection!r}.")
-    is_root = place.section.section.order == 0
-    text = place.document.text if is_root else place.text(place.section)
-    contents: Sequence[types.TextResourceContents] = [
-        types.TextResourceContents(uri=address, mime_type=_mime_type(place.document.path), text=text)
-    ]
-    return types.ReadResourceResult(contents=list(contents))
+    text = full_text(selection, selection.section)
+    return types.ReadResourceResult(
+        contents=[types.TextResourceContents(uri=uri, mime_type=_mime_type(document.path), text=text)]
+    )
 
 
-def uri(collection: str, path: str) -> str:
-    """A document's address."""
+def document_uri(collection: str, path: str) -> str:
+    """A document's URI."""
     return f"{SCHEME}{collection}/{quote(path)}"
 
 
-def _parts(address: str) -> tuple[str, str]:
-    collection, slash, path = address.removeprefix(SCHEME).partition("/")
-    if not address.startswith(SCHEME) or not (collection and slash and path):
-        raise QueryError(f"{address[:200]!r} is not the address of a document; write {TEMPLATE.uri_template}.")
+def _parse_uri(uri: str) -> tuple[str, str]:
+    """The collection and the path of a URI."""
+    collection, slash, path = uri.removeprefix(SCHEME).partition("/")
+    if not uri.startswith(SCHEME) or not (collection and slash and path):
+        raise QueryError(f"{uri[:200]!r} is not the address of a document; write {TEMPLATE.uri_template}.")
     return collection, unquote(path)
-
-
-def _resource(collection: str, path: str) -> types.Resource:
-    return types.Resource(uri=uri(collection, path), name=path, mime_type=_mime_type(path))
 
 
 def _mime_type(path: str) -> str:

@@ -1,22 +1,22 @@
-"""How does an answer look to a model? The same values twice, as fields and as Markdown, each enough alone."""
+"""How does an answer look to a model? The same values twice, as fields and as Markdown; either is enough alone."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from annai.interfaces.mcp.budget import Share, share_out
-from annai.interfaces.render import answer_json, correction_lines
+from annai.interfaces.mcp.budget import Excerpt, fit_excerpts
+from annai.interfaces.render import answer_json, breadcrumbs, correction_lines
 from annai.serving.wire import plain
 from annai.text.tokens import count_tokens
-from annai.types import Answer, Hit, Query
+from annai.types import Answer, Query
 
 NOTE_TOKENS = 150
-"""Kept free of a budget for what is said about the results as a whole, beside what the answer itself says."""
+"""Tokens of a budget that are reserved for notes on the results as a whole, besides the answer's own notes."""
 
-_STATES = {
-    "updating": "the file has changed; this is how it was",
-    "outdated": "the file could not be read since; this is how it was",
+_STATUS_NOTES = {
+    "updating": "the file has changed since; this is the older text",
+    "outdated": "the file could not be read since; this is the older text",
 }
 
 
@@ -28,33 +28,31 @@ class ToolResult:
     text: str
 
 
-def answer_result(answer: Answer, tokens: int, notes: Sequence[str] = ()) -> ToolResult:
-    """Search results, within so many tokens."""
-    own = [*correction_lines(answer), *([answer.note] if answer.note else [])]
-    shares = share_out(answer.results, tokens - NOTE_TOKENS - sum(map(count_tokens, own)))
-    notes = [*notes, *own, *_what_is_missing(answer, shares)]
-    results = []
-    for share, values in zip(shares, _results_json(answer), strict=False):
-        values["content"] = share.content
-        if not share.is_whole:
-            values["truncated"] = True
-            values["content_start_line"] = share.first_line or values["start_line"]
-        results.append(values)
-    fields = {
-        "query": answer.query,
-        "took_ms": round(answer.took_ms, 1),
-        "total": answer.total,
-        "results": results,
-        **({"notes": notes} if notes else {}),
-    }
-    count = f"{len(shares)} of {answer.total}" if answer.total > len(shares) else str(len(shares))
-    heading = f"{count} results for “{_one_line(answer.query)}”"
-    blocks = [_block(place, share) for place, share in enumerate(shares, 1)]
-    return ToolResult(fields, "\n\n".join([heading, *blocks, *(f"Note: {note}" for note in notes)]))
+def answer_result(answer: Answer, budget: int, notes: Sequence[str] = ()) -> ToolResult:
+    """Search results, within this many tokens."""
+    answer_notes = [*correction_lines(answer), *([answer.note] if answer.note else [])]
+    excerpts = fit_excerpts(answer.results, budget - NOTE_TOKENS - sum(map(count_tokens, answer_notes)))
+    notes = [*notes, *answer_notes, *_truncation_notes(answer, excerpts)]
+    fields = answer_json(answer)
+    rows: list[dict[str, Any]] = plain(fields["results"])
+    results = [_with_excerpt(row, excerpt) for row, excerpt in zip(rows, excerpts, strict=False)]
+    count = f"{len(excerpts)} of {answer.total}" if answer.total > len(excerpts) else str(len(excerpts))
+    heading = f"{count} results for “{' '.join(answer.query.split())}”"
+    blocks = [_result_block(number, excerpt) for number, excerpt in enumerate(excerpts, 1)]
+    return ToolResult(
+        {
+            "query": answer.query,
+            "took_ms": fields["took_ms"],
+            "total": answer.total,
+            "results": results,
+            **({"notes": notes} if notes else {}),
+        },
+        "\n\n".join([heading, *blocks, *(f"Note: {note}" for note in notes)]),
+    )
 
 
-def no_results(query: Query, reasons: Sequence[str], notes: Sequence[str]) -> ToolResult:
-    """That nothing was found, why as far as that is known, and what to try."""
+def empty_result(query: Query, reasons: Sequence[str], notes: Sequence[str]) -> ToolResult:
+    """Nothing was found: why, if that is known, and what to try."""
     hints = [
         *(["leave out `path`"] if query.where.paths else []),
         *(["leave out `depth`"] if query.depths else []),
@@ -63,61 +61,64 @@ def no_results(query: Query, reasons: Sequence[str], notes: Sequence[str]) -> To
         "other words, or fewer",
         "`list_collections` to see what there is",
     ]
-    said = [f"Nothing was found{''.join(f': {each}' for each in reasons)}.", f"Try: {'; '.join(hints)}.", *notes]
-    return ToolResult({"query": query.text, "total": 0, "results": [], "notes": said}, " ".join(said))
+    sentences = [f"Nothing found{''.join(f': {each}' for each in reasons)}.", f"Try: {'; '.join(hints)}.", *notes]
+    return ToolResult({"query": query.text, "total": 0, "results": [], "notes": sentences}, " ".join(sentences))
 
 
-def span(first: int, last: int) -> str:
+def line_range(first: int, last: int) -> str:
     """A range of lines in words."""
     return f"line {first}" if first == last else f"lines {first}–{last}"
 
 
-def fenced(text: str) -> str:
-    """A text between fences that it does not hold itself, so that nothing in it is taken for ours."""
+def fence(text: str) -> str:
+    """A text between fences longer than any it contains, so that nothing in it is taken for ours."""
     longest = max(map(len, re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    kept = text.rstrip("\r\n")
-    return f"{fence}\n{kept}\n{fence}"
+    marks = "`" * (longest + 1)
+    body = text.rstrip("\r\n")
+    return f"{marks}\n{body}\n{marks}"
 
 
-def _results_json(answer: Answer) -> list[dict[str, Any]]:
-    results = answer_json(answer)["results"]
-    return plain(results) if isinstance(results, list) else []
+def _with_excerpt(row: dict[str, Any], excerpt: Excerpt) -> dict[str, Any]:
+    """A result's fields with the text that fits."""
+    row["content"] = excerpt.content
+    if not excerpt.is_whole:
+        row["truncated"] = True
+        row["content_start_line"] = excerpt.first_line or row["start_line"]
+    return row
 
 
-def _what_is_missing(answer: Answer, shares: Sequence[Share]) -> list[str]:
+def _truncation_notes(answer: Answer, excerpts: Sequence[Excerpt]) -> list[str]:
     notes = []
-    if any(not share.is_whole for share in shares):
+    if any(not excerpt.is_whole for excerpt in excerpts):
         notes.append(
-            "Results marked as cut are longer than fits here; `get_document` with a result's id reads it whole."
+            "Truncated results are too long for this answer; `get_document` with a result's id returns it all."
         )
-    if len(shares) < len(answer.results):
-        notes.append(
-            f"{len(answer.results) - len(shares)} more results did not fit; ask with a `path` or a smaller `limit`."
-        )
+    if len(excerpts) < len(answer.results):
+        missing = len(answer.results) - len(excerpts)
+        notes.append(f"{missing} more results did not fit; search with a `path` or a smaller `limit`.")
     return notes
 
 
-def _block(place: int, share: Share) -> str:
-    """A result: where it stands, how to read on, and its text."""
-    hit = share.hit
-    names = " › ".join(dict.fromkeys(hit.heading_path or (hit.title,)))
-    facts = [names, span(hit.start_line, hit.end_line), f"score {hit.score:.2f}", f"id `{hit.id}`"]
-    if not share.is_whole:
-        facts.append(_how_cut(share, hit))
+def _result_block(number: int, excerpt: Excerpt) -> str:
+    """A result: where it is, how to read more, and its text."""
+    hit = excerpt.hit
+    facts = [
+        breadcrumbs(hit.title, hit.heading_path),
+        line_range(hit.start_line, hit.end_line),
+        f"score {hit.score:.2f}",
+        f"id `{hit.id}`",
+    ]
+    if not excerpt.is_whole:
+        facts.append(_truncation_fact(excerpt))
     if hit.index_status != "latest":
-        facts.append(_STATES[hit.index_status])
-    head = f"### {place}. {hit.path}:{hit.start_line}\n{' · '.join(facts)}"
-    return f"{head}\n{fenced(share.content)}" if share.content else head
+        facts.append(_STATUS_NOTES[hit.index_status])
+    header = f"### {number}. {hit.path}:{hit.start_line}\n{' · '.join(facts)}"
+    return f"{header}\n{fence(excerpt.content)}" if excerpt.content else header
 
 
-def _how_cut(share: Share, hit: Hit) -> str:
-    if not share.content:
-        return "cut: only named here"
-    count = share.content.rstrip().count("\n") + 1
-    first = share.first_line or hit.start_line
-    return f"cut: {span(first, first + count - 1)} of {hit.token_count:,} tokens"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _truncation_fact(excerpt: Excerpt) -> str:
+    if not excerpt.content:
+        return "truncated: text not shown"
+    count = excerpt.content.rstrip().count("\n") + 1
+    first = excerpt.first_line or excerpt.hit.start_line
+    return f"truncated to {line_range(first, first + count - 1)}, {excerpt.hit.token_count:,} tokens in all"

@@ -1,4 +1,4 @@
-"""What does an agent's program ask for? The protocol's requests, answered for one project in both of its eras."""
+"""How are an agent's requests answered? The protocol's handlers for one project, in both of its eras."""
 
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -21,8 +21,8 @@ from annai.interfaces.mcp import resources
 from annai.interfaces.mcp.access import Access
 from annai.interfaces.mcp.arguments import schema
 from annai.interfaces.mcp.indexing import Indexing
-from annai.interfaces.mcp.prompts import ANSWER, answer_prompt, asked
-from annai.interfaces.mcp.reports import described
+from annai.interfaces.mcp.prompts import ANSWER_PROMPT, answer_arguments, answer_prompt
+from annai.interfaces.mcp.reports import collection_list
 from annai.interfaces.mcp.tools import Tool, Tools, arguments_of
 from annai.types import Collection
 
@@ -30,19 +30,19 @@ logger = logging.getLogger(__name__)
 
 Context = ServerRequestContext[Any, Any]
 
-LOOK_SECONDS = 1.0
-"""How often to look whether a collection was added, changed or removed, by this process or another."""
+POLL_SECONDS = 1.0
+"""How often to check whether a collection was added, changed or removed, by this process or another."""
 
-RESOURCES_SHARE = 0.01
-"""The list of documents is looked at less often where that takes long, to cost at most this share of the time."""
+LISTING_TIME_SHARE = 0.01
+"""Checking the list of documents may take this share of the time; where it takes long, it is done less often."""
 
-LONGEST_INSTRUCTIONS = 1000
-"""Bytes: they stand in the model's context all the time."""
+MAX_INSTRUCTIONS_BYTES = 1000
+"""They are in the model's context all the time."""
 
 INSTRUCTIONS = (
     "annai searches this project's documents by meaning and by words, in Japanese and English. Use `search` (or a "
-    "collection's own tool) before answering questions about them, `get_document` with a result's id to read on, and "
-    "cite what you use as path:line. The index keeps itself up to date.\nCollections:\n"
+    "collection's own tool) before answering questions about them, `get_document` with a result's id to read more, and "
+    "cite what you use as path:line. The index is kept up to date automatically.\nCollections:\n"
 )
 
 
@@ -54,16 +54,17 @@ class ProjectServer(Server[None]):
         self._indexing = Indexing(access)
         self._tools = Tools(access.config, self._indexing)
         self._connections: WeakSet[Connection] = WeakSet()
-        """The clients that shook hands; those of the newer era listen by themselves."""
+        """The clients that finished the handshake; those of the newer era subscribe by themselves."""
         self._bus = InMemorySubscriptionBus()
-        self._listed: resources.Listing | None = None
-        """The documents as clients know them, once one has asked."""
-        self._complaint = ""
+        self._known_documents: resources.Listing | None = None
+        """The documents that clients know of; None until a client has listed them."""
+        self._last_error = ""
+        """The last error logged: each is logged once."""
         super().__init__(
             "annai",
             version=__version__,
             title=f"annai: {access.config.name}",
-            lifespan=self._living,
+            lifespan=self._lifespan,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
@@ -73,9 +74,9 @@ class ProjectServer(Server[None]):
             on_get_prompt=self._get_prompt,
             on_subscriptions_listen=ListenHandler(self._bus),
         )
-        # Nothing is measured here: the SDK's own middleware would only cost time.
-        self.middleware[:] = [self._prepared]
-        self.add_notification_handler("notifications/initialized", types.NotificationParams, self._shook_hands)
+        # This replaces the SDK's own middleware, which takes measurements that nobody reads.
+        self.middleware[:] = [self._set_instructions]
+        self.add_notification_handler("notifications/initialized", types.NotificationParams, self._on_initialized)
 
     def create_initialization_options(
         self,
@@ -83,9 +84,9 @@ class ProjectServer(Server[None]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """What is told in the handshake: that the lists of tools and resources change, too."""
-        told = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
-        return super().create_initialization_options(told, experimental_capabilities, extensions)
+        """Announce in the handshake that the lists of tools and resources may change."""
+        options = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
 
     def get_capabilities(
         self,
@@ -95,169 +96,161 @@ class ProjectServer(Server[None]):
         *,
         protocol_version: str | None = None,
     ) -> types.ServerCapabilities:
-        """Only what is really told: the list of prompts never changes, and single documents are not followed."""
-        found = super().get_capabilities(
+        """Announce only what is true: the list of prompts never changes, and one document cannot be subscribed to."""
+        capabilities = super().get_capabilities(
             notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
         )
-        if found.prompts and found.resources:
-            found.prompts.list_changed = False
-            found.resources.subscribe = False
-        return found
+        if capabilities.prompts and capabilities.resources:
+            capabilities.prompts.list_changed = False
+            capabilities.resources.subscribe = False
+        return capabilities
 
     def close(self) -> None:
-        """Stop what is at work."""
+        """Stop the work in progress."""
         self._indexing.close()
 
-    # The life of a connection
+    # Connections
 
-    async def _prepared(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Have the instructions ready before a client asks for them."""
+    async def _set_instructions(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Renew the instructions before a client gets them."""
         if ctx.method in ("initialize", "server/discover"):
             collections = await self._collections()
-            room = LONGEST_INSTRUCTIONS - len(INSTRUCTIONS.encode())
-            names = described([each for each in collections if each.enabled], room)
+            max_bytes = MAX_INSTRUCTIONS_BYTES - len(INSTRUCTIONS.encode())
+            names = collection_list([each for each in collections if each.enabled], max_bytes)
             self.instructions = INSTRUCTIONS + (names or f"- the folder {self._access.config.name}")
         return await call_next(ctx)
 
-    async def _shook_hands(self, ctx: Context, params: types.NotificationParams) -> None:  # noqa: ARG002 - a handler
-        # The SDK offers no other way to a connection from inside a handler.
+    async def _on_initialized(self, ctx: Context, _params: types.NotificationParams) -> None:
+        # The SDK offers no public way to the connection from inside a handler.
         self._connections.add(ctx.session._connection)
 
     @asynccontextmanager
-    async def _living(self, server: Server[None]) -> AsyncIterator[None]:  # noqa: ARG002 - the SDK's signature
+    async def _lifespan(self, _server: Server[None]) -> AsyncIterator[None]:
+        """Watch the lists for as long as the server runs."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._watch)
             yield
             group.cancel_scope.cancel()
 
     async def _watch(self) -> None:
-        """Notice changes of the lists, and tell every client."""
+        """Notify every client when the list of tools or of documents changes."""
         tools: list[tuple[str, str]] | None = None
         next_listing = 0.0
         while True:
             collections = await self._collections()
-            seen = [(each.name, each.description) for each in collections if each.enabled]
-            if tools is not None and seen != tools:
-                await self._tell_changed(tools=True)
-            tools = seen
-            began = anyio.current_time()
-            if self._listed is not None and began >= next_listing:
+            current = [(each.name, each.description) for each in collections if each.enabled]
+            if tools is not None and current != tools:
+                await self._notify_list_changed(tools=True)
+            tools = current
+            start = anyio.current_time()
+            if self._known_documents is not None and start >= next_listing:
                 listing = await self._documents()
-                if listing != self._listed:
-                    self._listed = listing
-                    await self._tell_changed(tools=False)
-                next_listing = anyio.current_time() + (anyio.current_time() - began) / RESOURCES_SHARE
-            await anyio.sleep(LOOK_SECONDS)
+                if listing != self._known_documents:
+                    self._known_documents = listing
+                    await self._notify_list_changed(tools=False)
+                next_listing = anyio.current_time() + (anyio.current_time() - start) / LISTING_TIME_SHARE
+            await anyio.sleep(POLL_SECONDS)
 
-    async def _tell_changed(self, *, tools: bool) -> None:
+    async def _notify_list_changed(self, *, tools: bool) -> None:
         await self._bus.publish(ToolsListChanged() if tools else ResourcesListChanged())
         for connection in list(self._connections):
             await (connection.send_tool_list_changed() if tools else connection.send_resource_list_changed())
 
     async def _collections(self) -> Sequence[Collection]:
-        """The registered collections; none while the project cannot be opened, which every call then tells."""
+        """The registered collections; none while the project cannot be opened, which every tool call then reports."""
         try:
             collections = await self._indexing.use(lambda project: project.list_collections())
         except Exception as error:
-            # Whatever it is, it must not end the connection; it is told once, and by every tool that is called.
-            if str(error) != self._complaint:
+            # Whatever it is, it must not end the connection. It is logged once, and every tool call reports it.
+            if str(error) != self._last_error:
                 logger.warning("%s", error, exc_info=not isinstance(error, AnnaiError))
-            self._complaint = str(error)
+            self._last_error = str(error)
             return ()
-        self._complaint = ""
+        self._last_error = ""
         return collections
 
     async def _documents(self) -> resources.Listing:
         """Every document; none while the project cannot be opened."""
         try:
-            return await self._indexing.use(resources.documents)
+            return await self._indexing.use(resources.list_documents)
         except Exception as error:
-            logger.debug("no documents can be listed: %s", error)
+            logger.debug("the documents cannot be listed: %s", error)
             return []
 
     # Tools
 
-    async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:  # noqa: ARG002 - a handler
-        return types.ListToolsResult(tools=[_described(each) for each in self._tools.every(await self._collections())])
+    async def _list_tools(self, _ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        tools = self._tools.all_tools(await self._collections())
+        return types.ListToolsResult(tools=[_tool_description(each) for each in tools])
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        """Whatever goes wrong becomes a sentence: the model can act on it, and the connection lives on."""
+        """Every error becomes a sentence that the model can act on, and the connection stays."""
         try:
-            tools = {each.name: each for each in self._tools.every(await self._collections())}
+            tools = {each.name: each for each in self._tools.all_tools(await self._collections())}
             if params.name not in tools:
                 return _failure(f"There is no tool {params.name[:100]!r}; there are {', '.join(tools)}.")
             tool = tools[params.name]
-            told = await tool.call(arguments_of(tool, params.arguments), ctx.session.report_progress)
+            result = await tool.call(arguments_of(tool, params.arguments), ctx.session.report_progress)
         except EmbedderMismatch as error:
-            return _failure(f"{error} The tool `reindex` does that too, with force true.")
+            return _failure(f"{error} The tool `reindex` with force true does the same.")
         except AnnaiError as error:
             return _failure(str(error))
         except Exception as error:
             logger.exception("%s failed", params.name)
             return _failure(
-                f"annai failed inside ({type(error).__name__}: {error}); its log on standard error tells more."
+                f"annai had an internal error ({type(error).__name__}: {error}); see its log on standard error."
             )
         return types.CallToolResult(
-            content=[types.TextContent(type="text", text=told.text)], structured_content=told.fields
+            content=[types.TextContent(type="text", text=result.text)], structured_content=result.fields
         )
 
     # Resources
 
     async def _list_resources(
-        self,
-        ctx: Context,  # noqa: ARG002 - a handler
-        params: types.PaginatedRequestParams | None,
+        self, _ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         listing = await self._documents()
-        if self._listed is None:
-            self._listed = listing
+        if self._known_documents is None:
+            self._known_documents = listing
         with _as_protocol_errors():
-            return resources.page(listing, (params.cursor if params else None) or "")
+            return resources.list_page(listing, (params.cursor if params else None) or "")
 
     async def _list_templates(
-        self,
-        ctx: Context,  # noqa: ARG002 - a handler
-        params: types.PaginatedRequestParams | None,  # noqa: ARG002 - there is one page
+        self, _ctx: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=[resources.TEMPLATE])
 
-    async def _read_resource(
-        self,
-        ctx: Context,  # noqa: ARG002 - a handler
-        params: types.ReadResourceRequestParams,
-    ) -> types.ReadResourceResult:
+    async def _read_resource(self, _ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         with _as_protocol_errors():
-            return await self._indexing.use(lambda project: resources.read(project, str(params.uri)))
+            return await self._indexing.use(lambda project: resources.read_resource(project, str(params.uri)))
 
     # Prompts
 
     async def _list_prompts(
-        self,
-        ctx: Context,  # noqa: ARG002 - a handler
-        params: types.PaginatedRequestParams | None,  # noqa: ARG002 - there is one page
+        self, _ctx: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=[ANSWER])
+        return types.ListPromptsResult(prompts=[ANSWER_PROMPT])
 
     async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         with _as_protocol_errors():
-            if params.name != ANSWER.name:
-                raise QueryError(f"There is no prompt {params.name[:100]!r}; there is {ANSWER.name}.")
-            question, collection = asked(params.arguments)
-            found = await self._tools.search(question, collection, ctx.session.report_progress)
-            return answer_prompt(question, found.text)
+            if params.name != ANSWER_PROMPT.name:
+                raise QueryError(f"There is no prompt {params.name[:100]!r}; there is {ANSWER_PROMPT.name}.")
+            question, collection = answer_arguments(params.arguments)
+            result = await self._tools.search(question, collection, ctx.session.report_progress)
+            return answer_prompt(question, result.text)
 
 
 @contextmanager
 def _as_protocol_errors() -> Iterator[None]:
-    """Tell what is wrong with a request where the protocol has no other place for it."""
+    """Turn annai's errors into errors of the protocol."""
     try:
         yield
     except AnnaiError as error:
         raise MCPError(types.INVALID_PARAMS, str(error)) from error
 
 
-def _described(tool: Tool) -> types.Tool:
-    """A tool as the protocol wants it."""
+def _tool_description(tool: Tool) -> types.Tool:
+    """A tool as the protocol describes it."""
     hints = types.ToolAnnotations(
         read_only_hint=tool.is_read_only,
         destructive_hint=False,

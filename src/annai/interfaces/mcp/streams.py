@@ -1,4 +1,4 @@
-"""What reaches the client's ear? Only the protocol: whatever else is printed goes to standard error."""
+"""How do standard input and output stay clean for the protocol? Whatever else is printed goes to standard error."""
 
 import os
 import select
@@ -8,30 +8,30 @@ from typing import BinaryIO
 
 
 def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Keep standard input and output for the protocol, from now on and for good.
+    """Reserve standard input and output for the protocol until the process ends.
 
-    Everything else that writes to standard output, in this process or in one that it starts, writes to standard error
-    from here on; whoever reads standard input finds its end.
+    From now on everything else that writes to standard output, in this process or in one that it starts, writes to
+    standard error, and everything else that reads standard input finds its end.
     """
     sys.stdout.flush()
     incoming, outgoing = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
     try:
         os.dup2(2, 1)
     except OSError:
         # The client has closed standard error.
-        os.dup2(nothing, 1)
-    os.close(nothing)
+        os.dup2(null, 1)
+    os.close(null)
     for descriptor in (incoming, outgoing):
-        # Some programs hand over pipes that do not wait; on Windows there is no way to tell.
+        # Some programs pass non-blocking pipes; not every system lets us change that.
         with suppress(OSError, AttributeError):
             os.set_blocking(descriptor, True)
     return os.fdopen(incoming, "rb"), os.fdopen(outgoing, "wb", buffering=0)
 
 
 def has_reader(stream: BinaryIO) -> bool:
-    """Whether anybody can still read what is written to a pipe; where that cannot be known, somebody can."""
+    """Whether anybody can still read what is written to a pipe; true where that cannot be known."""
     if not hasattr(select, "poll"):
         return True
     poll = select.poll()

@@ -3,25 +3,26 @@
 import difflib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from annai.config import Config
 from annai.errors import NotFound, QueryError
-from annai.interfaces.mcp.arguments import Argument, checked
-from annai.interfaces.mcp.documents import read_document
-from annai.interfaces.mcp.indexing import Indexing, Report, searched
+from annai.interfaces.mcp.arguments import Argument, check_arguments
+from annai.interfaces.mcp.documents import document_result
+from annai.interfaces.mcp.indexing import Indexing, Report, searched_names
 from annai.interfaces.mcp.reports import collections_result, import_result, problem_lines, status_result
-from annai.interfaces.mcp.results import ToolResult, answer_result, no_results
+from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result
 from annai.interfaces.render import correction_lines
 from annai.project import Project
-from annai.searching.query import LONGEST_NAME, LONGEST_QUERY
-from annai.types import Collection, Content, Mode, Query, Where
+from annai.searching.query import MAX_DEPTH, MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS, make_query
+from annai.types import Collection, Mode, Query
+from annai.values import choices
 
 MOST_RESULTS = 50
 """Results of one search: more would not fit into any answer."""
 
-SIMILAR = 3
-"""How many names a question “did you mean” offers."""
+SUGGESTIONS = 3
+"""Names that “did you mean” suggests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ class Tools:
         self._config = config
         self._indexing = indexing
 
-    def every(self, collections: Sequence[Collection]) -> list[Tool]:
-        """All tools, in their order: the search of everything, one search a collection, and the rest.
+    def all_tools(self, collections: Sequence[Collection]) -> list[Tool]:
+        """All tools in order: the search of everything, one search per collection, and the rest.
 
         A project without registered collections is one collection, and `search` is its tool.
         """
@@ -53,8 +54,8 @@ class Tools:
         return [self._search_all(names), *map(self._search_one, enabled), *self._others()]
 
     async def search(self, query: str, collection: str, report: Report) -> ToolResult:
-        """Search as a model does that names nothing but a query, and perhaps a collection."""
-        arguments = checked("search", self._search_arguments(), {"query": query})
+        """Search with a query alone, and perhaps a collection."""
+        arguments = check_arguments("search", self._search_arguments(), {"query": query})
         return await self._search({**arguments, "collections": (collection,) if collection else ()}, report)
 
     def _search_all(self, names: tuple[str, ...]) -> Tool:
@@ -86,7 +87,9 @@ class Tools:
     def _search_arguments(self) -> tuple[Argument, ...]:
         settings = self._config.search
         return (
-            Argument("query", "string", "A question or some words.", required=True, minimum=1, maximum=LONGEST_QUERY),
+            Argument(
+                "query", "string", "A question or some words.", required=True, minimum=1, maximum=MAX_QUERY_CHARACTERS
+            ),
             Argument(
                 "limit",
                 "integer",
@@ -101,20 +104,20 @@ class Tools:
                 "Return sections of this depth: 0 whole documents, 1 to 3 what stands under a heading of that level; "
                 "default: the smallest section around each match.",
                 minimum=0,
-                maximum=3,
+                maximum=MAX_DEPTH,
             ),
             Argument(
                 "path",
                 "string",
                 "Only documents under this folder, or this file, such as `guide/` or `guide/setup.md`.",
-                maximum=LONGEST_NAME,
+                maximum=MAX_PATH_CHARACTERS,
             ),
             Argument(
                 "mode",
                 "string",
                 "hybrid: by meaning and words; vector: by meaning; keyword: by words, for exact names.",
                 default=settings.mode,
-                choices=("hybrid", "vector", "keyword"),
+                choices=choices(Mode),
             ),
         )
 
@@ -125,7 +128,7 @@ class Tools:
             "A document's path as a search shows it (`guide/setup.md`), or a section's id (`docs:guide/setup.md#1.2`).",
             required=True,
             minimum=1,
-            maximum=LONGEST_NAME,
+            maximum=MAX_PATH_CHARACTERS,
         )
         part = Argument(
             "part",
@@ -143,7 +146,7 @@ class Tools:
                 (
                     reference,
                     part,
-                    Argument("start_line", "integer", "Only from this line of the document on.", minimum=1),
+                    Argument("start_line", "integer", "Only from this line of the document.", minimum=1),
                     Argument("end_line", "integer", "Only up to this line, included.", minimum=1),
                     Argument("page", "integer", "Which page of a long text.", default=1, minimum=1),
                 ),
@@ -176,7 +179,7 @@ class Tools:
             Tool(
                 "index_status",
                 "Show the index's state",
-                "Tell how many documents are indexed, whether files are still waiting, and which could not be read.",
+                "Show how many documents are indexed, whether files are still waiting, and which could not be read.",
                 (),
                 self._index_status,
             ),
@@ -184,25 +187,26 @@ class Tools:
 
     async def _search(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         names = tuple(arguments.get("collections") or ())
-        query = Query(
-            text=arguments["query"],
+        query = make_query(
+            arguments["query"],
+            self._config.search,
             limit=arguments["limit"],
-            where=Where(collections=names, paths=(arguments["path"],) if arguments["path"] else ()),
+            collections=names,
+            paths=(arguments["path"],) if arguments["path"] else (),
             depths=() if arguments["depth"] is None else (arguments["depth"],),
-            mode=cast(Mode, arguments["mode"]),
-            content=cast(Content, self._config.search.content),
+            mode=arguments["mode"],
         )
         freshness = await self._indexing.refresh(names, report)
         notes = freshness.notes
         try:
-            answer = await self._indexing.use(lambda project: project.search(query))
+            answer = await self._indexing.use(lambda project: project.search(query, refresh=False))
         except NotFound:
             if not freshness.waiting:
                 raise
             return ToolResult({"query": query.text, "total": 0, "results": [], "notes": notes}, "\n".join(notes))
         if not answer.results:
-            reasons = await self._indexing.use(lambda project: _why_nothing(project, query))
-            return no_results(query, reasons, [*correction_lines(answer), *notes])
+            reasons = await self._indexing.use(lambda project: _reasons_for_nothing(project, query))
+            return empty_result(query, reasons, [*correction_lines(answer), *notes])
         return answer_result(answer, self._config.search.max_tokens, notes)
 
     async def _get_document(self, arguments: dict[str, Any], report: Report) -> ToolResult:
@@ -210,7 +214,7 @@ class Tools:
             raise QueryError("Lines are lines of the text: leave out part `children`, or start_line and end_line.")
         await self._indexing.refresh((), report)
         tokens = self._config.search.max_tokens
-        return await self._indexing.use(lambda project: read_document(project, tokens, **arguments))
+        return await self._indexing.use(lambda project: document_result(project, tokens, **arguments))
 
     async def _list_collections(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
         return collections_result((await self._indexing.use(lambda project: project.status())).collections)
@@ -226,21 +230,21 @@ class Tools:
 
 
 def arguments_of(tool: Tool, values: dict[str, Any] | None) -> dict[str, Any]:
-    """What a tool was given, checked."""
-    return checked(tool.name, tool.arguments, values or {})
+    """A tool's arguments, checked."""
+    return check_arguments(tool.name, tool.arguments, values or {})
 
 
-def _why_nothing(project: Project, query: Query) -> list[str]:
-    """What stands in the way of a search that found nothing, as far as it can be told."""
+def _reasons_for_nothing(project: Project, query: Query) -> list[str]:
+    """Why a search found nothing, as far as that is known."""
     if not query.where.paths:
         return []
     (wanted,) = query.where.paths
     prefix = wanted.strip("/").removeprefix("./")
-    names = query.where.collections or searched(project)
+    names = query.where.collections or searched_names(project)
     paths = [path for name in names for path in project.document_paths(name)]
     if any(path == prefix or path.startswith(f"{prefix}/") for path in paths):
         return []
     folders = {path.rpartition("/")[0] for path in paths} - {""}
-    close = difflib.get_close_matches(prefix, [*folders, *paths], n=SIMILAR, cutoff=0.5)
+    close = difflib.get_close_matches(prefix, [*folders, *paths], n=SUGGESTIONS, cutoff=0.5)
     instead = f" (did you mean {' or '.join(close)}?)" if close else ""
     return [f"no document lies under {wanted!r}{instead}"]

@@ -1,1 +1,1 @@
-"""How are agents' programs told about annai?"""
+"""How is annai added to an agent's program?"""

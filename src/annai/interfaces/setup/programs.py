@@ -1,4 +1,4 @@
-"""Which programs can use annai, and where do they want to be told? Their configuration files, with annai entered."""
+"""Which programs can use annai, and where are they configured? Their files, with an entry for annai."""
 
 import json
 import os
@@ -9,13 +9,14 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from annai.config import CONFIG_NAME, Config
 from annai.errors import ConfigError
-from annai.interfaces.setup.edits import parse_json, set_json, set_toml, toml_table
+from annai.interfaces.setup.edits import Entry, Json, parse_json, set_json, set_toml, toml_table
 
-NAME = "annai"
+SERVER_NAME = "annai"
+"""What the entry is called, or begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,14 @@ class Program:
 
     title: str
     file: Callable[[Path], Path]
-    """Where its configuration is, given the project's root."""
+    """Its configuration file, given the project's root."""
     section: str
-    """Under which key it keeps its servers."""
+    """The key of the file that holds its servers."""
     next_step: str
+    """What the user has to do after the file is written."""
     form: Literal["json", "toml"] = "json"
     extra: dict[str, str] = field(default_factory=dict)
-    """What an entry has besides the command."""
+    """What an entry needs besides the command."""
     is_shared: bool = False
     """Whether one file holds the servers of all projects."""
 
@@ -54,7 +56,7 @@ PROGRAMS: dict[str, Program] = {
         "Cursor",
         lambda root: root / ".cursor" / "mcp.json",
         "mcpServers",
-        "Open this folder in Cursor and switch the server on in its settings, under MCP.",
+        "Open this folder in Cursor and enable the server in its settings, under MCP.",
     ),
     "vscode": Program(
         "VS Code",
@@ -67,7 +69,7 @@ PROGRAMS: dict[str, Program] = {
         "Codex",
         lambda _: Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "config.toml",
         "mcp_servers",
-        "Start `codex` anew; `/mcp` shows the server.",
+        "Restart `codex`; `/mcp` shows the server.",
         form="toml",
         is_shared=True,
     ),
@@ -82,56 +84,49 @@ PROGRAMS: dict[str, Program] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
-    """annai entered into a program's configuration file."""
+class ConfigEdit:
+    """A program's configuration file before and after annai is added to it."""
 
     file: Path
     snippet: str
-    """The entry alone, as the file has it."""
+    """The entry alone, as the file will have it."""
     before: str | None
-    """What the file held; None if there was none."""
+    """The text of the file; None if it does not exist."""
     after: str
 
     @property
-    def is_new(self) -> bool:
-        """Whether the file must be written for it."""
+    def is_needed(self) -> bool:
+        """Whether the file has to be written."""
         return self.before != self.after
 
 
-def register(config: Config, program: Program) -> Registration:
+def plan_edit(config: Config, program: Program) -> ConfigEdit:
     """What to write for this project; nothing is written yet."""
     file = program.file(config.root)
-    # A file that is a link, as people keep them in a repository of their own, stays one.
+    # A link stays a link: many people keep such files in a repository of their own.
     file = file.resolve() if file.is_symlink() else file
     before = _read(file)
     entry = {**program.extra, **_command(config)}
     try:
-        name = _name(config, program, before or "", entry)
-        edit = set_json if program.form == "json" else set_toml
-        after = edit(before or "", program.section, name, entry)
+        name = _entry_name(config, program, before or "", entry)
+        set_entry = set_json if program.form == "json" else set_toml
+        after = set_entry(before or "", program.section, name, entry)
     except (ConfigError, ValueError) as error:
         raise ConfigError(
-            f"{file} cannot be changed safely: {error}. Put in by hand what `annai setup … --print` shows."
+            f"{file} cannot be changed safely: {error}. Add by hand what `annai setup … --print` shows."
         ) from error
-    return Registration(file, snippet(program, name, entry), before, after)
+    return ConfigEdit(file, _snippet(program, name, entry), before, after)
 
 
-def snippet(program: Program, name: str, entry: dict[str, Any]) -> str:
-    """An entry alone, as a file that holds nothing else."""
-    if program.form == "toml":
-        return toml_table(program.section, name, entry)
-    return json.dumps({program.section: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
-
-
-def write(registration: Registration) -> Path | None:
-    """Write the file, whole or not at all; returns the copy of what was there."""
-    file = registration.file
+def apply_edit(edit: ConfigEdit) -> Path | None:
+    """Write the file atomically, and return the backup of an existing one."""
+    file = edit.file
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        backup = _back_up(file) if registration.before is not None else None
+        backup = _back_up(file) if edit.before is not None else None
         descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
-            stream.write(registration.after)
+            stream.write(edit.after)
         if backup:
             shutil.copymode(file, draft)
         else:
@@ -140,6 +135,13 @@ def write(registration: Registration) -> Path | None:
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}.") from error
     return backup
+
+
+def _snippet(program: Program, name: str, entry: Entry) -> str:
+    """The entry alone, as a complete file."""
+    if program.form == "toml":
+        return toml_table(program.section, name, entry)
+    return json.dumps({program.section: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
 
 
 def _read(file: Path) -> str | None:
@@ -152,7 +154,7 @@ def _read(file: Path) -> str | None:
 
 
 def _back_up(file: Path) -> Path:
-    """Copy a file beside itself, under a name that is free."""
+    """Copy a file to a free name in the same folder."""
     copy, number = file.with_name(f"{file.name}.bak"), 2
     while copy.exists():
         copy, number = file.with_name(f"{file.name}.bak{number}"), number + 1
@@ -160,37 +162,39 @@ def _back_up(file: Path) -> Path:
     return copy
 
 
-def _command(config: Config) -> dict[str, Any]:
-    """How a program starts annai for this project: by whole paths, since it may know neither PATH nor folder."""
+def _command(config: Config) -> dict[str, Json]:
+    """How a program starts annai for this project: with absolute paths, since it may know neither PATH nor folder."""
     script = Path(sys.executable).with_name("annai.exe" if os.name == "nt" else "annai")
     command, *rest = [str(script)] if script.exists() else [sys.executable, "-m", "annai"]
-    is_found = config.file is None or config.file == config.root / CONFIG_NAME
-    where = ["--docs-dir", str(config.root)] if is_found else ["--config", str(config.file)]
+    is_default_file = config.file is None or config.file == config.root / CONFIG_NAME
+    where = ["--docs-dir", str(config.root)] if is_default_file else ["--config", str(config.file)]
     return {"command": command, "args": [*rest, "mcp", *where]}
 
 
-def _name(config: Config, program: Program, text: str, entry: dict[str, Any]) -> str:
-    """What the server is called: where all projects share a file, each has a name of its own."""
+def _entry_name(config: Config, program: Program, text: str, entry: Entry) -> str:
+    """What the server is called; where all projects share a file, each has its own name."""
     if not program.is_shared:
-        return NAME
+        return SERVER_NAME
     servers = _servers(program, text)
-    kept = "".join(each if each.isascii() and (each.isalnum() or each in "_-") else "-" for each in config.name)
-    base = f"{NAME}-{kept.strip('-') or 'documents'}"
+    safe_name = "".join(each if each.isascii() and (each.isalnum() or each in "_-") else "-" for each in config.name)
+    base = f"{SERVER_NAME}-{safe_name.strip('-') or 'documents'}"
     name, number = base, 2
     while name in servers and servers[name].get("args", [])[-2:] != entry["args"][-2:]:
         name, number = f"{base}-{number}", number + 1
     return name
 
 
-def _servers(program: Program, text: str) -> dict[str, Any]:
-    """The servers that a file names already."""
+def _servers(program: Program, text: str) -> dict[str, Json]:
+    """The servers that are in the file already."""
     values = tomllib.loads(text) if program.form == "toml" else parse_json(text)
     servers = values.get(program.section) if isinstance(values, dict) else None
-    return {key: each for key, each in (servers or {}).items() if isinstance(each, dict)}
+    if not isinstance(servers, dict):
+        return {}
+    return {key: each for key, each in servers.items() if isinstance(each, dict)}
 
 
 def _desktop_folder() -> Path:
-    """Where programs with windows keep their settings."""
+    """Where desktop programs keep their settings."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support"
     if os.name == "nt":

@@ -1,4 +1,4 @@
-"""Which windows of equal size does a document have?"""
+"""How is a document cut into windows of equal size?"""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from annai.types import Document, Section
 def split(document: Document, chunking: Chunking) -> Sequence[Section]:
     """Cut a document into windows of `size` tokens, each sharing `overlap` tokens with the one before.
 
-    The windows are the pieces of the root. A document that fits in one window has none.
+    The windows are the pieces of the root. A document that fits into one window has no pieces.
     """
     tree = Tree(document)
     body = document.text[document.body_start :]
@@ -34,11 +34,11 @@ def split(document: Document, chunking: Chunking) -> Sequence[Section]:
 
 
 def _windows(length: int, size: int, overlap: int) -> list[tuple[int, int]]:
-    """Ranges of tokens: the first has tokens 0 to size - 1, the next begins size - overlap tokens later."""
+    """Ranges of tokens: the first has tokens 0 to size - 1, each next one begins size - overlap tokens later."""
     step = max(size - overlap, 1)
     windows: list[tuple[int, int]] = []
     for first in range(0, length, step):
         windows.append((first, min(first + size, length)))
         if first + size >= length:
-            break  # the next window would lie inside this one
+            break  # the next window would be inside this one
     return windows
