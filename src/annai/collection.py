@@ -7,7 +7,7 @@ from pathlib import Path
 
 from annai.config import Config
 from annai.errors import CollectionError
-from annai.stores.base import Store
+from annai.stores.base import DocumentReader, DocumentWriter
 from annai.types import IMPLICIT_COLLECTION, Collection
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -19,12 +19,12 @@ STAGING_SUFFIX = ":building"
 """Marks a collection that is being built to replace the one before the colon; names cannot contain a colon."""
 
 
-def registered(store: Store) -> list[Collection]:
+def registered(store: DocumentReader) -> list[Collection]:
     """Every collection that a user registered, ordered by name."""
     return [each for each in store.collections() if NAME.fullmatch(each.name) and each.name != IMPLICIT_COLLECTION]
 
 
-def searchable(store: Store, config: Config, names: Sequence[str] = ()) -> list[Collection]:
+def searchable(store: DocumentReader, config: Config, names: Sequence[str] = ()) -> list[Collection]:
     """The collections a search looks at: those named, else the enabled ones, else the project's root itself."""
     if names:
         return [find(store, config, name) for name in dict.fromkeys(names)]
@@ -37,7 +37,7 @@ def searchable(store: Store, config: Config, names: Sequence[str] = ()) -> list[
     return enabled
 
 
-def find(store: Store, config: Config, name: str) -> Collection:
+def find(store: DocumentReader, config: Config, name: str) -> Collection:
     """The collection of that name; the implicit one exists while none is registered."""
     known = {each.name: each for each in store.collections()}
     others = [each.name for each in registered(store)]
@@ -53,12 +53,12 @@ def find(store: Store, config: Config, name: str) -> Collection:
     raise CollectionError(f"There is no collection {name!r}; {there_are}.")
 
 
-def is_here(store: Store, collection: Collection) -> bool:
+def is_here(store: DocumentReader, collection: Collection) -> bool:
     """Whether this machine has the collection's files; in a shared index another machine may have them."""
     return not store.shared or collection.source.is_dir()
 
 
-def here(store: Store, config: Config) -> list[str] | None:
+def here(store: DocumentReader, config: Config) -> list[str] | None:
     """The names of the collections whose files this machine has; None means all."""
     if not store.shared:
         return None
@@ -69,12 +69,12 @@ def here(store: Store, config: Config) -> list[str] | None:
     return [each.name for each in named or [implicit] if is_here(store, each)]
 
 
-def sources(store: Store, config: Config) -> dict[str, Path]:
+def sources(store: DocumentReader, config: Config) -> dict[str, Path]:
     """Where each collection's files are."""
     return {IMPLICIT_COLLECTION: config.root} | {each.name: each.source for each in registered(store)}
 
 
-def add(store: Store, name: str, source: Path, description: str = "") -> Collection:
+def add(store: DocumentWriter, name: str, source: Path, description: str = "") -> Collection:
     """Register a directory."""
     if not NAME.fullmatch(name):
         raise CollectionError(
@@ -94,7 +94,7 @@ def add(store: Store, name: str, source: Path, description: str = "") -> Collect
 
 
 def update(
-    store: Store,
+    store: DocumentWriter,
     config: Config,
     name: str,
     *,
@@ -116,7 +116,7 @@ def update(
     return new
 
 
-def delete(store: Store, config: Config, name: str) -> None:
+def delete(store: DocumentWriter, config: Config, name: str) -> None:
     """Delete a collection and everything indexed from it; the files themselves stay."""
     find(store, config, name)
     store.delete_collection(name + STAGING_SUFFIX)
