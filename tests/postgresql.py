@@ -1,11 +1,10 @@
-"""How is a PostgreSQL tried out that fails? A server of its own, which may be crashed, closed and filled up."""
+"""How is a failing PostgreSQL tested? With a server of its own, which may be crashed, closed and filled up."""
 
 import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psycopg
 
@@ -15,7 +14,7 @@ ACCESS = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 
 
 class Cluster:
-    """A PostgreSQL on a port of this machine that asks for passwords; its superuser comes by a socket, without."""
+    """A PostgreSQL on a port of this machine that asks for passwords; its superuser needs none on a socket."""
 
     def __init__(self, folder: Path) -> None:
         self.port = _free_port()
@@ -31,22 +30,22 @@ class Cluster:
         self._run("pg_resetwal", "--wal-segsize=1")
 
     def url(self, database: str, user: str, password: str = "") -> str:
-        """How an ordinary user comes to a database."""
+        """The URL with which an ordinary user connects."""
         return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{database}"
 
     def administer(self, *statements: str, database: str = "postgres") -> None:
         """Have the superuser run statements, each by itself."""
-        with self._connected(database) as connection:
+        with self._connect(database) as connection:
             for statement in statements:
-                connection.execute(statement)  # type: ignore[arg-type,unused-ignore]
+                connection.execute(statement.encode())
 
-    def asked(self, question: str, database: str) -> Any:  # noqa: ANN401 - whatever it is
-        """What a query gives, of one row and one column."""
-        with self._connected(database) as connection:
-            row = connection.execute(question).fetchone()  # type: ignore[arg-type,unused-ignore]
+    def query(self, statement: str, database: str) -> object:
+        """The value that a query of one row and one column returns."""
+        with self._connect(database) as connection:
+            row = connection.execute(statement.encode()).fetchone()
             return row and row[0]
 
-    def _connected(self, database: str) -> psycopg.Connection:
+    def _connect(self, database: str) -> psycopg.Connection:
         url = f"postgresql://postgres@/{database}?host={self.folder}&port={self.port}"
         return psycopg.connect(url, autocommit=True)
 

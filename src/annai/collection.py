@@ -9,7 +9,7 @@ from pathlib import Path
 
 from annai.config import Config, user_folder
 from annai.errors import CollectionError
-from annai.stores.base import Store
+from annai.stores.base import DocumentReader, DocumentWriter
 from annai.trust import TrustStore, is_inside
 from annai.types import IMPLICIT_COLLECTION, Collection
 
@@ -24,7 +24,7 @@ STAGING_SUFFIX = ":building"
 """Marks a collection that is being built to replace the one before the colon; names cannot contain a colon."""
 
 
-def registered(store: Store, config: Config) -> list[Collection]:
+def registered(store: DocumentReader, config: Config) -> list[Collection]:
     """Every collection that a user registered, ordered by name.
 
     An index file may have come with the project: what it says of folders outside is believed only if the user
@@ -37,7 +37,7 @@ def registered(store: Store, config: Config) -> list[Collection]:
     return [each for each in named if each not in ignored]
 
 
-def untrusted(store: Store, config: Config, collections: Sequence[Collection]) -> list[Collection]:
+def untrusted(store: DocumentReader, config: Config, collections: Sequence[Collection]) -> list[Collection]:
     """Those whose folder is outside of the project and was not registered on this machine.
 
     An index that machines share was trusted with its address.
@@ -47,7 +47,7 @@ def untrusted(store: Store, config: Config, collections: Sequence[Collection]) -
     return [each for each in outside if str(each.source) not in allowed]
 
 
-def searchable(store: Store, config: Config, names: Sequence[str] = ()) -> list[Collection]:
+def searchable(store: DocumentReader, config: Config, names: Sequence[str] = ()) -> list[Collection]:
     """The collections a search looks at: those named, else the enabled ones, else the project's root itself."""
     if names:
         return [find(store, config, name) for name in dict.fromkeys(names)]
@@ -60,7 +60,7 @@ def searchable(store: Store, config: Config, names: Sequence[str] = ()) -> list[
     return enabled
 
 
-def find(store: Store, config: Config, name: str) -> Collection:
+def find(store: DocumentReader, config: Config, name: str) -> Collection:
     """The collection of that name; the implicit one exists while none is registered."""
     known = {each.name: each for each in store.collections()}
     others = [each.name for each in registered(store, config)]
@@ -76,12 +76,12 @@ def find(store: Store, config: Config, name: str) -> Collection:
     raise CollectionError(f"There is no collection {name!r}; {there_are}.")
 
 
-def is_here(store: Store, collection: Collection) -> bool:
+def is_here(store: DocumentReader, collection: Collection) -> bool:
     """Whether this machine has the collection's files; in a shared index another machine may have them."""
     return not store.shared or collection.source.is_dir()
 
 
-def here(store: Store, config: Config) -> list[str] | None:
+def here(store: DocumentReader, config: Config) -> list[str] | None:
     """The names of the collections whose files this machine has; None means all."""
     if not store.shared:
         return None
@@ -92,12 +92,12 @@ def here(store: Store, config: Config) -> list[str] | None:
     return [each.name for each in named or [implicit] if is_here(store, each)]
 
 
-def sources(store: Store, config: Config) -> dict[str, Path]:
+def sources(store: DocumentReader, config: Config) -> dict[str, Path]:
     """Where each collection's files are."""
     return {IMPLICIT_COLLECTION: config.root} | {each.name: each.source for each in registered(store, config)}
 
 
-def add(store: Store, config: Config, name: str, source: Path, description: str = "") -> Collection:
+def add(store: DocumentWriter, config: Config, name: str, source: Path, description: str = "") -> Collection:
     """Register a directory; one outside of the project is remembered as the user's own wish."""
     if not NAME.fullmatch(name):
         raise CollectionError(
@@ -118,7 +118,7 @@ def add(store: Store, config: Config, name: str, source: Path, description: str 
 
 
 def update(
-    store: Store,
+    store: DocumentWriter,
     config: Config,
     name: str,
     *,
@@ -142,7 +142,7 @@ def update(
     return new
 
 
-def delete(store: Store, config: Config, name: str) -> None:
+def delete(store: DocumentWriter, config: Config, name: str) -> None:
     """Delete a collection and everything indexed from it; the files themselves stay."""
     find(store, config, name)
     store.delete_collection(name + STAGING_SUFFIX)

@@ -153,7 +153,7 @@ def test_replacing_leaves_nothing_of_the_old_document(store: Store) -> None:
 
 def test_a_failed_write_changes_nothing(open_durable: Opener) -> None:
     good, bad = indexed("b.md", "banana"), indexed("a.md", "cherry")
-    broken = replace(bad, document=replace(bad.document, text=object()))  # type: ignore[arg-type]
+    broken = replace(bad, document=replace(bad.document, text=object()))  # type: ignore[arg-type]  # what no store can write
     with open_durable() as store:
         store.save_collection(Collection("a", Path("/a")))
         store.write("a", [indexed("a.md", "apple")])
@@ -229,7 +229,7 @@ def test_matching_prefers_the_rare_word_and_counts_fields_by_weight(store: Store
     assert paths_of(store, [found[0].key]) == ["zebra.md"]
 
 
-def test_how_many_passages_hold_a_word_is_told(store: Store) -> None:
+def test_the_passages_that_hold_a_word_are_counted(store: Store) -> None:
     assert store.holding(["apple"]) == {}
     store.write("a", [indexed("a.md", "apple apple 荷物", parts=3), indexed("b.md", "apple pear")])
     store.write("a", [indexed("c.md", "apple")])
@@ -502,12 +502,12 @@ def test_the_inventory_is_what_the_documents_need(store: Store) -> None:
     passages = [each.key for path in ("a.md", "b.md") for each in store.sections("a", path) if each.section.is_passage]
     for tidy in (store.vacuum, store.sweep):
         tidy()
-        held = store.inventory()
-        assert held.sections.tolist() == sorted(keys)
-        assert held.vectors.tolist() == sorted(keys)
-        assert held.passages.tolist() == sorted(passages)
+        inventory = store.inventory()
+        assert inventory.sections.tolist() == sorted(keys)
+        assert inventory.vectors.tolist() == sorted(keys)
+        assert inventory.passages.tolist() == sorted(passages)
         # The title, the two words of the path, and the body.
-        assert held.words.tolist() == [4, 4]
+        assert inventory.words.tolist() == [4, 4]
     assert matching_paths(store, "apple") == ["a.md"]
     assert sorted(nearest_paths(store, 0)) == ["a.md", "b.md"]
 

@@ -1,4 +1,4 @@
-"""What if a store fails? Real failures: a closed door, a silent server, a full disk, a crash in the middle of work."""
+"""What if a store fails? Real failures: a wrong password, a silent server, a full disk, a crash in mid-work."""
 
 import contextlib
 import os
@@ -38,8 +38,8 @@ SECRET = "hushhush"  # noqa: S105 - of a server that lives for seconds
 MIB = 2**20
 MANY = 400
 FILES = 8
-"""So many together are more than a MiB, and no engine packs them into less."""
-PLACES = {
+"""Together they are more than a MiB, and no engine packs them into less."""
+ADDRESSES = {
     "memory": "memory",
     "sqlite": "{}/index.sqlite",
     "lancedb": "{0}/index.lancedb.sqlite, vectors in {0}/index.lancedb",
@@ -64,8 +64,8 @@ def database(cluster: Cluster) -> str:
     return name
 
 
-def told(folder: Path, *arguments: str) -> str:
-    """The one sentence that a command ends with when it fails."""
+def error_of(folder: Path, *arguments: str) -> str:
+    """The one sentence that a failing command prints."""
     done = Annai(folder)(*arguments, code=1)
     assert not done.stdout
     assert SECRET not in done.stderr
@@ -75,53 +75,55 @@ def told(folder: Path, *arguments: str) -> str:
     return line
 
 
-# Closed doors
+# Servers that cannot be used
 
 
-def refused(url: str) -> str:
-    """The sentence with which an index cannot be opened."""
+def opening_error(url: str) -> str:
+    """The sentence that says why an index cannot be opened."""
     with pytest.raises(StoreError) as caught:
         PostgresStore(settings(url))
     assert SECRET not in str(caught.value)
     return str(caught.value)
 
 
-def test_a_wrong_password_is_told_and_not_shown(tmp_path: Path, cluster: Cluster, database: str) -> None:
+def test_a_wrong_password_is_reported_and_not_shown(tmp_path: Path, cluster: Cluster, database: str) -> None:
     folder = project(tmp_path / "docs", cluster.url(database, database, f"not-{SECRET}"))
     for command in (["search", "apple"], ["status"]):
-        assert "does not accept this user and password; correct store.url" in told(folder, *command)
-    assert "does not accept this user and password" in refused(cluster.url(database, database))
+        assert "does not accept this user and password; correct store.url" in error_of(folder, *command)
+    assert "does not accept this user and password" in opening_error(cluster.url(database, database))
     # Written so that a part of it is taken for the host, or for the database.
-    assert "%40" in refused(cluster.url(database, database, f"a@{SECRET}"))
-    assert "%2F" in refused(cluster.url(database, database, f"a/{SECRET}"))
+    assert "%40" in opening_error(cluster.url(database, database, f"a@{SECRET}"))
+    assert "%2F" in opening_error(cluster.url(database, database, f"a/{SECRET}"))
 
 
-def test_a_missing_extension_is_told_with_what_to_run(tmp_path: Path, cluster: Cluster, database: str) -> None:
+def test_a_missing_extension_is_reported_with_what_to_run(tmp_path: Path, cluster: Cluster, database: str) -> None:
     cluster.administer("DROP EXTENSION vector", database=database)
     url = cluster.url(database, database, SECRET)
-    assert "let a superuser run `CREATE EXTENSION vector`" in told(project(tmp_path / "docs", url), "search", "apple")
+    assert "let a superuser run `CREATE EXTENSION vector`" in error_of(
+        project(tmp_path / "docs", url), "search", "apple"
+    )
     cluster.administer(f"ALTER ROLE {database} SET extension_control_path = '/nowhere'")
-    assert "install it there" in refused(url)
+    assert "install it there" in opening_error(url)
     cluster.administer(f"ALTER ROLE {database} RESET ALL")
     cluster.administer("CREATE EXTENSION vector", database=database)
     PostgresStore(settings(url)).close()
 
 
-def test_a_user_without_the_right_to_make_tables_is_told(cluster: Cluster, database: str) -> None:
+def test_a_user_without_the_right_to_make_tables_learns_what_to_grant(cluster: Cluster, database: str) -> None:
     guest = f"guest_{uuid4().hex}"
     cluster.administer(f"CREATE ROLE {guest} LOGIN PASSWORD '{SECRET}'")
-    assert "GRANT ALL ON SCHEMA" in refused(cluster.url(database, guest, SECRET))
+    assert "GRANT ALL ON SCHEMA" in opening_error(cluster.url(database, guest, SECRET))
 
 
 def test_where_nothing_listens_the_command_says_so(tmp_path: Path) -> None:
     folder = project(tmp_path / "docs", f"postgresql://annai:{SECRET}@127.0.0.1:1/annai")
-    assert "cannot be reached" in told(folder, "search", "apple")
+    assert "cannot be reached" in error_of(folder, "search", "apple")
 
 
-def test_a_server_that_takes_the_call_and_says_nothing_is_given_up() -> None:
+def test_a_server_that_accepts_and_never_answers_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://annai:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/annai?connect_timeout=2"
-        assert "cannot be reached" in refused(url)
+        assert "cannot be reached" in opening_error(url)
 
 
 # Full disks
@@ -142,16 +144,16 @@ def files_at_most(size: int) -> Iterator[None]:
 def small_disk() -> Iterator[Path]:
     """A disk of some MiB."""
     # Not in pytest's own folder: PostgreSQL is to come in, as a user of its own.
-    with tempfile.TemporaryDirectory(prefix="annai-disk-", ignore_cleanup_errors=True) as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="annai-disk-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         folder.chmod(0o755)
-        mount = ["mount", "-t", "tmpfs", "-o", "size=32m,mode=755", "none", place]
+        mount = ["mount", "-t", "tmpfs", "-o", "size=32m,mode=755", "none", name]
         if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
             pytest.skip("only root can mount a small disk; the limit on files stands for it")
         try:
             yield folder
         finally:
-            subprocess.run(["umount", "--lazy", place], check=True)
+            subprocess.run(["umount", "--lazy", name], check=True)
 
 
 def index_first(folder: Path) -> None:
@@ -167,7 +169,7 @@ def fails_and_recovers(folder: Path, free: Callable[[], None]) -> None:
     for number in range(FILES):
         lines = "\n".join(chance.randbytes(2_000).hex() for _ in range(50))
         (folder / f"{number}.md").write_text(f"# Document {number}\n\nword{number}\n\n```\n{lines}\n```\n")
-    sentence = told(folder, "import", "-m", "update")
+    sentence = error_of(folder, "import", "-m", "update")
     assert "space" in sentence
     done = annai("search", "apple", "--format", "files")
     assert done.stdout == "first.md:1\n"
@@ -175,7 +177,7 @@ def fails_and_recovers(folder: Path, free: Callable[[], None]) -> None:
     assert len(done.stderr.splitlines()) == 1
     free()
     with Engine(load_config(docs_dir=folder)) as engine:
-        eventually(lambda: not engine.refresh() and engine.store.statistics("root").documents == FILES + 1)
+        eventually(lambda: not engine.refresh().waiting and engine.store.statistics("root").documents == FILES + 1)
         assert engine.store.requests.counts().keys() <= {"completed", "skipped"}
         assert engine.search(Query("word7", mode="keyword")).results[0].path == "7.md"
 
@@ -237,7 +239,7 @@ def test_a_graph_is_built_by_one_process_where_several_have_no_memory_to_share(
             store.save_collection(Collection("a", Path("/a"), "A"))
             store.write("a", [indexed(f"{number}.md", seed=number * 100, parts=30) for number in range(5)])
             assert nearest_paths(store, 307, limit=1) == ["3.md"]
-        assert cluster.asked("SELECT indisvalid FROM pg_index WHERE indexrelid = 'annai_hnsw_256'::regclass", database)
+        assert cluster.query("SELECT indisvalid FROM pg_index WHERE indexrelid = 'annai_hnsw_256'::regclass", database)
     finally:
         cluster.control("restart", "-m", "fast")
 
@@ -269,8 +271,8 @@ def test_workers_and_searches_outlive_a_crash_and_a_restart_in_the_middle_of_an_
         # What was cut off is looked at again after a while; then nothing waits, and nothing has failed.
         eventually(lambda: watcher.requests.counts().keys() <= {"completed", "skipped"})
         # A document of this kind is one section, which is there once, with its vector and its words.
-        held = watcher.inventory()
-        assert len(held.sections) == len(held.vectors) == len(held.passages) == 2 * MANY
+        inventory = watcher.inventory()
+        assert len(inventory.sections) == len(inventory.vectors) == len(inventory.passages) == 2 * MANY
         assert matching_paths(watcher, "word7", limit=1) == ["7.md"]
 
 
@@ -282,7 +284,7 @@ def write_some(source: Path, store: PostgresStore, numbers: range) -> None:
 
 
 def holds(store: PostgresStore, count: int) -> bool:
-    """Whether so many documents are indexed."""
+    """Whether at least this many documents are indexed."""
     try:
         return store.statistics("docs").documents >= count
     except StoreError:
@@ -301,14 +303,14 @@ def answers(client: Client) -> bool:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_status_tells_where_the_index_is(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_status_shows_where_the_index_is(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     config = config_for(name, tmp_path, request)
     with Engine(override(config, "embedding", provider="hashing")) as engine:
-        told = engine.status().database
+        address = engine.status().database
     if name == "postgres":
-        assert told.startswith("postgresql://")
+        assert address.startswith("postgresql://")
     else:
-        assert told == PLACES[name].format(tmp_path / ".annai", url=config.store.url)
+        assert address == ADDRESSES[name].format(tmp_path / ".annai", url=config.store.url)
 
 
 def test_a_status_shows_no_password(tmp_path: Path, cluster: Cluster, database: str) -> None:

@@ -1,4 +1,4 @@
-"""Is nearest-neighbour search exact enough? Held against sqlite-vec, which compares with every vector."""
+"""Is nearest-neighbour search exact enough? Compared with sqlite-vec, which compares every vector."""
 
 from pathlib import Path
 

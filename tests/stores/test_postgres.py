@@ -108,9 +108,9 @@ def test_two_servers_share_the_work_and_one_that_is_killed_loses_nothing(tmp_pat
         assert set(counts) <= {"completed", "skipped"}
         assert watcher.statistics("docs").documents == FILES
         assert len(watcher.states("docs")) == FILES
-        held = watcher.inventory()
+        inventory = watcher.inventory()
         # A document of this kind is one section, which is there once, with its vector and its words.
-        assert len(held.sections) == len(held.vectors) == len(held.passages) == FILES
+        assert len(inventory.sections) == len(inventory.vectors) == len(inventory.passages) == FILES
         assert matching_paths(watcher, "word7", limit=1) == ["7.md"]
 
 
@@ -122,7 +122,7 @@ def client_of(folder: Path) -> Client:
     return Client(record.url, token=read_token(config))
 
 
-def test_workers_reconnect_when_the_server_is_started_anew(tmp_path: Path, postgres_url: str) -> None:
+def test_workers_reconnect_when_the_server_restarts(tmp_path: Path, postgres_url: str) -> None:
     folder = project(tmp_path / "docs", postgres_url)
     for number in range(200):
         (folder / f"{number}.md").write_text(f"# Document {number}\n\nword{number}\n")
@@ -206,7 +206,7 @@ def test_large_numbers_of_passages_get_an_index_that_finds_nearly_all(
     assert nearest_paths(store, 707, Where(paths=("nowhere",))) == []
 
 
-def test_an_index_whose_building_was_cut_off_is_built_anew(
+def test_a_graph_whose_building_was_cut_off_is_built_again(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graphs, "INDEX_FROM", 100)
@@ -219,7 +219,7 @@ def test_an_index_whose_building_was_cut_off_is_built_anew(
         assert connection.execute(valid).fetchone() == (True,)
 
 
-def test_lists_are_merged_and_forget_what_is_gone(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_merged_and_forget_what_was_deleted(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"zz{letter * 4}" for letter in "abcdefghijklmnopqrst"]
     for number, name in enumerate(names):
         store.write("a", [indexed("a.md", f"apple {name}"), indexed(f"{number}.md", "apple")])
@@ -238,19 +238,19 @@ def test_lists_are_merged_and_forget_what_is_gone(store: PostgresStore, monkeypa
     assert len(matching_paths(store, "apple", limit=50)) == 21
 
 
-def told(url: str) -> str:
+def opening_error(url: str) -> str:
     with pytest.raises(StoreError) as caught:
         open_store(Config(Path("/"), store=StoreSettings(engine="postgres", url=url)))
     return str(caught.value)
 
 
-def test_what_stands_in_the_way_is_said_in_one_sentence(postgres_url: str) -> None:
-    assert "names no database" in told("")
-    assert "cannot be reached" in told("postgresql://nobody@127.0.0.1:1/none")
-    assert "postgresql://USER" in told("this is no URL")
-    assert "secret" not in told("postgresql://nobody:secret@127.0.0.1:1/none")
+def test_why_an_index_cannot_be_opened_is_one_sentence(postgres_url: str) -> None:
+    assert "names no database" in opening_error("")
+    assert "cannot be reached" in opening_error("postgresql://nobody@127.0.0.1:1/none")
+    assert "postgresql://USER" in opening_error("this is no URL")
+    assert "secret" not in opening_error("postgresql://nobody:secret@127.0.0.1:1/none")
     server, _, options = postgres_url.partition("?")
-    assert "does not exist" in told(f"{server.rpartition('/')[0]}/missing?{options.partition('&options')[0]}")
+    assert "does not exist" in opening_error(f"{server.rpartition('/')[0]}/missing?{options.partition('&options')[0]}")
 
 
 def test_errors_of_the_server_become_sentences(store: PostgresStore) -> None:
@@ -268,7 +268,7 @@ def test_errors_of_the_server_become_sentences(store: PostgresStore) -> None:
             raise error
 
 
-def test_a_wrong_password_a_missing_extension_and_a_newer_index_are_told(
+def test_a_missing_right_an_old_extension_and_a_newer_index_are_reported(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -276,9 +276,9 @@ def test_a_wrong_password_a_missing_extension_and_a_newer_index_are_told(
         connection.execute("CREATE ROLE annai_guest LOGIN")
     guest = postgres_url.replace("postgres:@", "annai_guest@").replace("user=postgres", "user=annai_guest")
     if guest != postgres_url:
-        assert "may not" in told(guest)
+        assert "may not" in opening_error(guest)
     monkeypatch.setattr(database, "MIN_PGVECTOR", (99, 0))
-    assert "annai needs" in told(postgres_url)
+    assert "annai needs" in opening_error(postgres_url)
     monkeypatch.undo()
     PostgresStore(settings(postgres_url)).close()
     with psycopg.connect(postgres_url, autocommit=True) as connection:

@@ -1,4 +1,4 @@
-"""Do LanceDB, Chroma and Qdrant stay true to the index file beside them, whatever happens to either?"""
+"""Do LanceDB, Chroma and Qdrant agree with the index file beside them, whatever happens to either?"""
 
 import socket
 import subprocess
@@ -66,7 +66,7 @@ def test_what_the_engine_took_in_before_a_crash_is_never_returned(store: Store) 
     assert engine_size(store) == 2
 
 
-def test_an_abandoned_write_is_swept_up_by_a_later_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abandoned_write_is_cleaned_up_by_a_later_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftovers, "ABANDONED_SECONDS", -1.0)
     write_only_to_the_engine(store, [indexed("b.md", "banana", parts=3)])
     assert engine_size(store) == 3

@@ -1,4 +1,4 @@
-"""Can an index be checked, mended, tidied and moved? On every engine, with real damage."""
+"""Can an index be checked, repaired, tidied and moved? On every engine, with real damage."""
 
 import shutil
 import sys
@@ -58,12 +58,12 @@ def sql(store: Store, statement: str) -> None:
     """Damage the tables of a store behind its back."""
     if isinstance(store, PostgresStore):
         with psycopg.connect(store._settings.url) as connection:
-            connection.execute(statement.replace("FROM ", "FROM annai_"))  # type: ignore[arg-type,unused-ignore]
+            connection.execute(statement.replace("FROM ", "FROM annai_").encode())
     else:
         cast(SqliteStore, store)._database.rows(statement)
 
 
-def test_an_index_that_nobody_damaged_is_whole(engine: Engine) -> None:
+def test_an_index_that_nobody_damaged_is_sound(engine: Engine) -> None:
     assert maintenance.check(engine.store) == []
     assert engine.store.statistics("root").documents > 10
 
@@ -76,7 +76,7 @@ def test_an_index_that_nobody_damaged_is_whole(engine: Engine) -> None:
         ("postings", "word LIKE 'a%'", "words of its section"),
     ],
 )
-def test_what_is_missing_is_made_again_from_the_stored_documents(
+def test_what_is_missing_is_rebuilt_from_the_stored_documents(
     engine: Engine, table: str, condition: str, reason: str
 ) -> None:
     before = found(engine)
@@ -101,7 +101,7 @@ def test_what_belongs_to_no_document_is_removed(engine: Engine) -> None:
     assert maintenance.check(engine.store) == []
 
 
-def test_what_the_engine_beside_the_file_lost_is_handed_to_it_again(
+def test_what_the_engine_beside_the_file_lost_is_added_to_it_again(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not isinstance(engine.store, SqliteStore) or not isinstance(engine.store._vectors, SidecarVectors):
@@ -157,18 +157,18 @@ def test_an_index_moves_to_every_engine_without_embedding_again(
 def test_a_copy_that_is_not_the_same_is_deleted(docs: Path, tmp_path: Path) -> None:
     class Careless(SqliteStore):
         def document(self, collection: str, path: str) -> Document | None:
-            kept = super().document(collection, path)
-            return replace(kept, text=kept.text.upper()) if kept else None
+            document = super().document(collection, path)
+            return replace(document, text=document.text.upper()) if document else None
 
     with Engine(quick_config(docs)) as source, Careless(tmp_path / "copy.sqlite") as target:
         source.refresh()
-        with pytest.raises(StoreError, match="not what the original is"):
+        with pytest.raises(StoreError, match="differs from the original"):
             maintenance.migrate(source, target)
         assert target.collections() == []
         assert target.inventory().vectors.tolist() == []
 
 
-def test_the_command_checks_mends_tidies_and_moves(docs: Path) -> None:
+def test_the_command_checks_repairs_tidies_and_moves(docs: Path) -> None:
     (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
     annai = Annai(docs)
     annai("import")

@@ -1,4 +1,4 @@
-"""What makes a document findable? Vectors for its sections; words and tokens for its passages."""
+"""What is a document found by? Vectors for its sections; words and tokens for its passages."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 from annai.embedders.base import Embedder, Vectors, normalise_rows
 from annai.embedders.packing import pack_tokens
 from annai.stores.base import IndexedDocument
-from annai.text.fields import FIELD_WEIGHTS, LARGEST_SHARE, Fields, meaningful_path, passage_fields
+from annai.text.fields import FIELD_WEIGHTS, MAX_FIELD_SHARE, Fields, meaningful_path, passage_fields
 from annai.text.keywords import extract_keywords
 from annai.text.tokens import is_cjk_text
 from annai.types import Document, Section
@@ -44,26 +44,26 @@ def weighted_sums(embed_sums: Callable[[Sequence[str]], Vectors], passages: Sequ
 
     def sums(texts: Sequence[str]) -> Vectors:
         # A text that comes again, as a title does with every passage, is embedded once.
-        place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        return embed_sums([*place])[[place[text] for text in texts]]
+        row = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        return embed_sums([*row])[[row[text] for text in texts]]
 
     body = sums([passage.body for passage in passages])
     total = body + FIELD_WEIGHTS.headings * sums([passage.headings for passage in passages])
-    total += _capped(sums([passage.title for passage in passages]), FIELD_WEIGHTS.title, body)
-    total += _capped(sums([meaningful_path(passage.path) for passage in passages]), FIELD_WEIGHTS.path, body)
+    total += _cap(sums([passage.title for passage in passages]), FIELD_WEIGHTS.title, body)
+    total += _cap(sums([meaningful_path(passage.path) for passage in passages]), FIELD_WEIGHTS.path, body)
     return total.astype(np.float32)
 
 
 def embedded_text(passage: Fields) -> str:
-    """What any other embedder reads: a passage behind what it stands under, since alone it seldom says enough."""
+    """What any other embedder reads: a passage after its title and headings, since alone it seldom says enough."""
     headings = " > ".join(dict.fromkeys((passage.title, *passage.headings.split("\n"))))
     return f"{headings}\n{passage.body}"
 
 
-def _capped(sums: Vectors, weight: float, body: Vectors) -> Vectors:
-    """A field's sums by weight, but none longer than its share of the body."""
-    lengths, most = np.linalg.norm(sums, axis=1), LARGEST_SHARE * np.linalg.norm(body, axis=1)
-    limits = np.divide(most, lengths, out=np.full_like(lengths, weight), where=(lengths > 0) & (most > 0))
+def _cap(sums: Vectors, weight: float, body: Vectors) -> Vectors:
+    """A field's sums by weight, none longer than its share of the body."""
+    lengths, longest = np.linalg.norm(sums, axis=1), MAX_FIELD_SHARE * np.linalg.norm(body, axis=1)
+    limits = np.divide(longest, lengths, out=np.full_like(lengths, weight), where=(lengths > 0) & (longest > 0))
     capped: Vectors = sums * np.minimum(limits, np.float32(weight))[:, None]
     return capped
 

@@ -14,7 +14,7 @@ from annai.errors import AnnaiError, CollectionError, EmbedderMismatch, ReadErro
 from annai.files.scanner import Scan, scan
 from annai.project import Confirm, Progress
 from annai.splitters.base import load_splitter
-from annai.stores.base import IndexedDocument, RequestResult, Store
+from annai.stores.base import DocumentWriter, IndexedDocument, RequestResult
 from annai.timer import Stopwatch, timer, timestamp
 from annai.types import Change, ChangeKind, Collection, Document, FileState, Problem, Request, Section
 
@@ -81,7 +81,7 @@ class Indexer:
     `replace` must hold the index lock.
     """
 
-    def __init__(self, store: Store, embedder_of: Callable[[str], Embedder], config: Config) -> None:
+    def __init__(self, store: DocumentWriter, embedder_of: Callable[[str], Embedder], config: Config) -> None:
         self._store = store
         self._embedder_of = embedder_of
         self._config = config

@@ -9,7 +9,7 @@ from pathlib import Path
 from annai import collection as collections
 from annai.config import Config
 from annai.errors import NotFound, QueryError
-from annai.stores.base import Store
+from annai.stores.base import DocumentReader
 from annai.stores.paths import trim_prefix
 from annai.types import Collection, Selection
 
@@ -22,7 +22,7 @@ MAX_SUGGESTIONS = 3
 _SECTION_MARK = re.compile(r"#(?P<number>\d+(?:\.\d+)*)?(?:~(?P<piece>\d+))?\Z")
 
 
-def locate(store: Store, config: Config, reference: str) -> Selection:
+def locate(store: DocumentReader, config: Config, reference: str) -> Selection:
     """Find a document or a section: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
     if not reference.partition("#")[0].strip():
         raise QueryError("The path is empty; give one as `annai search` shows it.")
@@ -40,7 +40,7 @@ def locate(store: Store, config: Config, reference: str) -> Selection:
     raise NotFound(f"There is no document {reference!r} in the index{_suggestion(store, config, reference)}")
 
 
-def find_parts(store: Store, config: Config, paths: Sequence[str]) -> list[Part]:
+def find_parts(store: DocumentReader, config: Config, paths: Sequence[str]) -> list[Part]:
     """Which parts of which collections are under these paths; all of them, if no path is given."""
     searched = collections.searchable(store, config)
     if not paths:
@@ -66,7 +66,9 @@ def find_parts(store: Store, config: Config, paths: Sequence[str]) -> list[Part]
     ]
 
 
-def _interpretations(store: Store, config: Config, reference: str) -> Iterator[tuple[str, str, tuple[int, ...], int]]:
+def _interpretations(
+    store: DocumentReader, config: Config, reference: str
+) -> Iterator[tuple[str, str, tuple[int, ...], int]]:
     """Everything a reference can mean, likeliest first, as collection, path, section number and piece.
 
     File names may contain `:` and `#` too.
@@ -93,7 +95,7 @@ def _exists(source: Path, path: str) -> bool:
     return not path.startswith("..") and not Path(path).is_absolute() and (source / path).exists()
 
 
-def _suggestion(store: Store, config: Config, reference: str) -> str:
+def _suggestion(store: DocumentReader, config: Config, reference: str) -> str:
     """The end of a sentence about a missing path: similar paths, if there are any."""
     import difflib  # only where something is not found
 

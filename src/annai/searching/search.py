@@ -14,7 +14,7 @@ from annai.embedders.packing import pack_tokens
 from annai.searching.closeness import Closeness, closeness
 from annai.searching.ranking import Candidates, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
 from annai.searching.spelling import apply_corrections, find_corrections
-from annai.stores.base import Store
+from annai.stores.base import PassageSearcher
 from annai.text.fields import FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import exact_phrases, is_cjk, phrase_score, query_words
 from annai.timer import timer
@@ -73,7 +73,7 @@ class _SectionMatch:
     passage: _ScoredPassage
 
 
-def search(store: Store, embedder: Embedder, query: Query) -> Answer:
+def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
     """Answer a question, already checked, from what is indexed."""
     start = perf_counter()
     with timer("search_total"), store.snapshot():
@@ -98,7 +98,7 @@ def sort_hits(hits: Sequence[Hit], sort: Sort) -> Sequence[Hit]:
     return hits
 
 
-def _find_passages(store: Store, embedder: Embedder, query: Query) -> list[_ScoredPassage]:
+def _find_passages(store: PassageSearcher, embedder: Embedder, query: Query) -> list[_ScoredPassage]:
     """The passages worth showing, best first."""
     count = max(MIN_CANDIDATES, query.limit)
     similarity: dict[int, float] = {}
@@ -125,7 +125,7 @@ def _find_passages(store: Store, embedder: Embedder, query: Query) -> list[_Scor
 
 
 def _score_passages(
-    store: Store,
+    store: PassageSearcher,
     embedder: Embedder,
     query: Query,
     stored: Sequence[StoredSection],
@@ -154,7 +154,7 @@ def _score_passages(
 
 
 def _candidates(
-    store: Store,
+    store: PassageSearcher,
     stored: Sequence[StoredSection],
     keyword_shares: Floats,
     phrase_shares: Floats,
@@ -181,7 +181,7 @@ def _candidates(
 
 
 def _compare_tokens(
-    store: Store, embedder: Embedder, text: str, stored: Sequence[StoredSection], rows: Sequence[int]
+    store: PassageSearcher, embedder: Embedder, text: str, stored: Sequence[StoredSection], rows: Sequence[int]
 ) -> Closeness | None:
     """Compare the question with some of the passages token by token, where the embedder has tokens."""
     if not embedder.has_token_vectors:
@@ -194,14 +194,14 @@ def _compare_tokens(
         )
 
 
-def _pack_passage(store: Store, embedder: Embedder, stored: StoredSection) -> bytes:
+def _pack_passage(store: PassageSearcher, embedder: Embedder, stored: StoredSection) -> bytes:
     """The tokens of a passage for which the index keeps none: made from its text, which takes longer."""
     document = store.document(stored.collection, stored.path)
     return pack_tokens(embedder, [passage_fields(document, stored.section)])[0] if document else bytes(4)
 
 
 def _phrase_shares(
-    store: Store, stored: Sequence[StoredSection], keyword_shares: Floats, phrases: Sequence[str]
+    store: PassageSearcher, stored: Sequence[StoredSection], keyword_shares: Floats, phrases: Sequence[str]
 ) -> Floats:
     """The share of the phrases that each passage holds literally; only the passages with most of the words are read."""
     documents = _DocumentCache(store)
@@ -214,7 +214,9 @@ def _phrase_shares(
     return shares
 
 
-def _fold_into_sections(store: Store, passages: Sequence[_ScoredPassage], depths: Sequence[int]) -> list[_SectionMatch]:
+def _fold_into_sections(
+    store: PassageSearcher, passages: Sequence[_ScoredPassage], depths: Sequence[int]
+) -> list[_SectionMatch]:
     """The sections to show, each with its best passage, best first.
 
     A passage stands for the leaf it belongs to or, if depths are asked for, for every section of those depths around
@@ -245,7 +247,7 @@ def _ancestors(tree: Sequence[StoredSection], section: Section) -> Iterator[Sect
         yield section
 
 
-def _load_hits(store: Store, matches: Sequence[_SectionMatch], content: Content) -> list[Hit]:
+def _load_hits(store: PassageSearcher, matches: Sequence[_SectionMatch], content: Content) -> list[Hit]:
     """The matches with their texts; a piece is shown as the section it belongs to."""
     documents = _DocumentCache(store)
     hits = []
@@ -295,7 +297,7 @@ def _hit(section: Section, scored: _ScoredPassage, document: Document, content: 
 class _DocumentCache:
     """Documents of a store, each loaded once."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: PassageSearcher) -> None:
         self._store = store
         self._documents: dict[tuple[str, str], Document | None] = {}
 

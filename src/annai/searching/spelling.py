@@ -16,7 +16,7 @@ from annai.text.tokens import STOP_WORDS, plain_words, stems
 from annai.types import Where
 
 if TYPE_CHECKING:  # Whoever only shows an answer needs no store.
-    from annai.stores.base import Store
+    from annai.stores.base import PassageSearcher
 
 MIN_LETTERS, MAX_LETTERS = 5, 24
 """Letters of a word that is corrected: shorter ones are close to too many others, longer ones are data."""
@@ -30,7 +30,7 @@ MAX_STEMS, MAX_PASSAGES = 3, 30
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
-def find_corrections(store: "Store", text: str, where: Where) -> dict[str, str]:
+def find_corrections(store: "PassageSearcher", text: str, where: Where) -> dict[str, str]:
     """The words of a query that no passage holds, with what these documents suggest instead."""
     unknown = _unknown_words(store, text)
     if len(unknown) > MAX_UNKNOWN_WORDS:
@@ -60,14 +60,14 @@ def correctable_words(text: str) -> dict[str, str]:
     return dict(zip(typed, stems([word.lower() for word in typed]), strict=True))
 
 
-def _unknown_words(store: "Store", text: str) -> list[str]:
+def _unknown_words(store: "PassageSearcher", text: str) -> list[str]:
     """The words that no passage holds."""
     words = correctable_words(text)
     counts = store.holding([*words.values()]) if words else {}
     return [word for word, stem in words.items() if stem not in counts]
 
 
-def _find_correction(store: "Store", typed: str, where: Where) -> str | None:
+def _find_correction(store: "PassageSearcher", typed: str, where: Where) -> str | None:
     """A word of a passage that is one typo away, or None."""
     variants = dict.fromkeys(_one_typo_away(typed))
     by_stem: dict[str, set[str]] = {}
@@ -98,7 +98,7 @@ def _one_typo_away(word: str) -> Iterator[str]:
             yield head + letter + tail[1:]
 
 
-def _words_of_passages(store: "Store", stem: str, where: Where) -> Iterator[str]:
+def _words_of_passages(store: "PassageSearcher", stem: str, where: Where) -> Iterator[str]:
     """The words, in lower case, of passages that hold a stem; the passages that match it best come first."""
     keys = [each.key for each in store.matching({stem: 1.0}, FIELD_WEIGHTS, MAX_PASSAGES, where)]
     stored = store.lookup(keys)

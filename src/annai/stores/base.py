@@ -146,6 +146,12 @@ class Requests(ABC):
 class DocumentReader(ABC):
     """What an index holds of collections, files and documents."""
 
+    read_only: bool = False
+    """Whether the index can only be searched, because its file or folder cannot be written."""
+
+    shared: bool = False
+    """Whether machines without a common disk may write this index at once: then claims keep them apart, not a lock."""
+
     @abstractmethod
     def collections(self) -> list[Collection]:
         """Every collection, ordered by name."""
@@ -176,12 +182,6 @@ class DocumentWriter(DocumentReader):
 
     requests: Requests
     """The queue of what is to be indexed; a collection's requests go when it does."""
-
-    read_only: bool = False
-    """Whether the index can only be searched, because its file or folder cannot be written."""
-
-    shared: bool = False
-    """Whether machines without a common disk may write this index at once: then claims keep them apart, not a lock."""
 
     @abstractmethod
     def save_collection(self, collection: Collection) -> None:

@@ -1,4 +1,4 @@
-"""What is said of a passage, and where? Its title, its headings, its path and its text, each with its weight."""
+"""Which texts is a passage found by? Its title, its headings, its path and its body, each with its weight."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ FIELD_NAMES = ("title", "headings", "path", "body")
 """The fields of a passage, in the order in which every store packs its counts."""
 
 FRONT_MATTER_KEYS = ("description", "summary", "keywords", "tags", "categories", "aliases")
-"""What pages commonly say of themselves; it is found with the headings."""
+"""What pages commonly say about themselves; it counts with the headings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +34,20 @@ class FieldWeights:
 
 
 FIELD_WEIGHTS = FieldWeights(title=3.0, headings=1.0, path=3.0, body=1.0)
-"""Title and file name tell what a text is about. The same in keywords and in vectors; half or twice is as good."""
+"""Title and file name tell what a text is about. The same in keywords and in vectors; half or twice works as well."""
 
 
-LARGEST_SHARE = 0.3
+MAX_FIELD_SHARE = 0.3
 """In a vector, title and path each count at most this share of the body's length: a short text is not its title."""
 
 
 def passage_fields(document: Document, passage: Section) -> Fields:
-    """The texts of a passage of a document; nothing is said twice, so that the weights are what they seem."""
+    """The texts of a passage of a document; no text is in two fields, so that the weights are what they seem."""
     headings = [heading for heading in passage.heading_path if heading != document.title]
-    said = [_text(document.front_matter.get(key)) for key in FRONT_MATTER_KEYS]
+    about = [_text(document.front_matter.get(key)) for key in FRONT_MATTER_KEYS]
     return Fields(
         title=document.title,
-        headings="\n".join((*headings, *filter(None, said))),
+        headings="\n".join((*headings, *filter(None, about))),
         path=str(PurePosixPath(document.path).with_suffix("")),
         body=_without_heading(document.text[passage.start : passage.end], passage),
     )

@@ -1,4 +1,4 @@
-"""Is an index whole, and can it live elsewhere? Checking, repairing, tidying, and moving to another engine."""
+"""Is an index sound, and can it move? Checking, repairing, tidying, and moving to another engine."""
 
 import dataclasses
 import hashlib
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from annai.engine import Engine
 from annai.errors import CollectionError, StoreError
@@ -15,13 +16,13 @@ from annai.text.fields import passage_fields
 from annai.text.keywords import extract_keywords
 from annai.types import Collection, Document, FileState, StoredSection
 
-MOVED_AT_ONCE = 64
-"""Documents in one write of a move: it bounds memory."""
+MIGRATION_BATCH = 64
+"""Documents in one write of a migration: it bounds memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something in an index that does not fit together."""
+    """Something in an index that is inconsistent."""
 
     reason: str
     collection: str = ""
@@ -33,20 +34,20 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """What a move brought to its new place."""
+class MigrationSummary:
+    """What was copied to another store."""
 
     collections: int
     documents: int
     sections: int
     checksum: str
-    """Of every document, section, vector, token and word; the same here and there."""
+    """Of every document, section, vector, token and word; the same in both stores."""
 
 
 def check(store: Store) -> list[Fault]:
-    """Hold documents, sections, vectors and keywords against each other."""
+    """Compare documents, sections, vectors and keywords with each other."""
     with store.snapshot():
-        held = store.inventory()
+        inventory = store.inventory()
         owned: list[int] = []
         faults: list[Fault] = []
         for collection in store.collections():
@@ -56,21 +57,25 @@ def check(store: Store) -> list[Fault]:
                 owned += [part.key for part in parts]
                 documents += document is not None
                 sections += len(parts)
-                reason = _fault(document, parts, state, held)
+                reason = _fault(document, parts, state, inventory)
                 if reason:
                     faults.append(Fault(reason, collection.name, path))
             counted = store.statistics(collection.name)
             if (counted.documents, counted.sections) != (documents, sections):
-                told = f"{counted.documents:,} documents and {counted.sections:,} sections"
-                faults.append(Fault(f"{collection.name} counts {told}, and has {documents:,} and {sections:,}"))
-    for name, keys in (("sections", held.sections), ("vectors", held.vectors), ("passages' words", held.passages)):
-        if strangers := len(np.setdiff1d(keys, owned)):
-            faults.append(Fault(f"{strangers:,} {name} belong to no document"))
+                counts = f"{counted.documents:,} documents and {counted.sections:,} sections"
+                faults.append(Fault(f"{collection.name} counts {counts} but has {documents:,} and {sections:,}"))
+    for name, keys in (
+        ("sections", inventory.sections),
+        ("vectors", inventory.vectors),
+        ("passages' words", inventory.passages),
+    ):
+        if orphans := len(np.setdiff1d(keys, owned)):
+            faults.append(Fault(f"{orphans:,} {name} belong to no document"))
     return faults
 
 
 def repair(engine: Engine) -> list[Fault]:
-    """Make again from the stored documents whatever does not fit, and return the faults that are left.
+    """Rebuild from the stored documents whatever is inconsistent, and return the faults that are left.
 
     A document whose own text is gone is forgotten, so that the next update reads its file again.
     """
@@ -87,7 +92,7 @@ def repair(engine: Engine) -> list[Fault]:
                 state = store.states(fault.collection, [fault.path])[fault.path]
                 store.write(fault.collection, states=[dataclasses.replace(state, size=-1, hash="", problem=None)])
         store.sweep()
-        return [fault for fault in check(store) if not _is_to_be_read_again(store, fault)]
+        return [fault for fault in check(store) if not _will_be_read_again(store, fault)]
 
 
 def vacuum(engine: Engine) -> tuple[int, int]:
@@ -98,10 +103,10 @@ def vacuum(engine: Engine) -> tuple[int, int]:
         return before, engine.store.size_on_disk()
 
 
-def migrate(source: Engine, target: Store, *, progress: Progress | None = None) -> Moved:
-    """Copy everything into an empty store without embedding again, and make sure that nothing was lost or changed.
+def migrate(source: Engine, target: Store, *, progress: Progress | None = None) -> MigrationSummary:
+    """Copy everything into an empty store without embedding again, and check that nothing was lost or changed.
 
-    When it fails, the new place is left as it was found: empty.
+    When it fails, the other store is left empty, as it was.
     """
     taken = [each.name for each in target.collections() if target.statistics(each.name).documents]
     if taken:
@@ -116,12 +121,12 @@ def migrate(source: Engine, target: Store, *, progress: Progress | None = None) 
             with target.bulk():
                 done = 0
                 for collection in everything:
-                    for moved in _copy(source.store, target, collection):
-                        done += moved
+                    for copied_documents in _copy(source.store, target, collection):
+                        done += copied_documents
                         if progress:
                             progress(done, total)
-            here, there = (checksum(store) for store in (source.store, target))
-            if here != there:
+            copied = checksum(target)
+            if copied != checksum(source.store):
                 raise StoreError(
                     "The copy differs from the original, so it was deleted; run `annai store check --repair`, then "
                     "try again."
@@ -131,14 +136,14 @@ def migrate(source: Engine, target: Store, *, progress: Progress | None = None) 
                 target.delete_collection(collection.name)
             raise
     sections = sum(target.statistics(each.name).sections for each in everything)
-    return Moved(len(everything), total, sections, there)
+    return MigrationSummary(len(everything), total, sections, copied)
 
 
 def checksum(store: Store) -> str:
-    """One number for all that an index holds, whatever engine holds it."""
+    """One number for all that an index holds, the same whatever engine holds it."""
     digest = hashlib.sha256()
     with store.snapshot():
-        held = store.inventory()
+        inventory = store.inventory()
         for collection in store.collections():
             digest.update(repr(collection).encode())
             for path, state in sorted(store.states(collection.name).items()):
@@ -147,60 +152,66 @@ def checksum(store: Store) -> str:
                 if indexed is None:
                     continue
                 keys = [each.key for each in store.sections(collection.name, path)]
-                places = np.searchsorted(held.passages, keys)
-                counts = [
-                    int(held.words[place]) if place < len(held.passages) and held.passages[place] == key else 0
-                    for key, place in zip(keys, places.tolist(), strict=True)
-                ]
+                counts = [_word_count(inventory, key) for key in keys]
                 document = indexed.document
-                told = (document.title, document.text, document.format, document.body_start, indexed.is_cjk, counts)
-                digest.update(repr((told, sorted(document.front_matter.items()), indexed.sections)).encode())
+                values = (document.title, document.text, document.format, document.body_start, indexed.is_cjk, counts)
+                digest.update(repr((values, sorted(document.front_matter.items()), indexed.sections)).encode())
                 digest.update(indexed.vectors.astype("<f2").tobytes())
                 digest.update(repr(sorted(indexed.tokens.items())).encode())
     return digest.hexdigest()
 
 
-def _fault(document: Document | None, parts: list[StoredSection], state: FileState, held: Inventory) -> str:
+def _fault(document: Document | None, parts: list[StoredSection], state: FileState, inventory: Inventory) -> str:
     """What is wrong with a document; empty if nothing is."""
     if document is None:
         return "" if state.problem or state.size < 0 else "its text is missing"
     if [part.section.order for part in parts] != [*range(len(parts))] or not parts:
         return "some of its sections are missing"
     keys = [part.key for part in parts]
-    if missing := len(np.setdiff1d(keys, held.vectors)):
+    if missing := sum(_index(inventory.vectors, key) < 0 for key in keys):
         return f"{missing} of its {len(keys)} vectors are missing"
     for part in parts:
         if part.section.is_passage:
             expected = len(extract_keywords(passage_fields(document, part.section)).distinct)
-            place = int(np.searchsorted(held.passages, part.key))
-            there = place < len(held.passages) and held.passages[place] == part.key
-            if expected != (int(held.words[place]) if there else 0):
+            if expected != _word_count(inventory, part.key):
                 number = ".".join(map(str, part.section.number)) or "0"
-                return f"the words of its section {number} are not those of its text"
+                return f"the words of its section {number} do not match its text"
     return ""
 
 
-def _is_to_be_read_again(store: Store, fault: Fault) -> bool:
+def _word_count(inventory: Inventory, key: int) -> int:
+    """How many different words lead to a passage."""
+    index = _index(inventory.passages, key)
+    return int(inventory.words[index]) if index >= 0 else 0
+
+
+def _index(keys: NDArray[np.int64], key: int) -> int:
+    """The index of a key among ascending keys; -1 if it is not there."""
+    index = int(np.searchsorted(keys, key))
+    return index if index < len(keys) and keys[index] == key else -1
+
+
+def _will_be_read_again(store: Store, fault: Fault) -> bool:
     return bool(fault.path) and store.states(fault.collection, [fault.path])[fault.path].size < 0
 
 
 def _copy(source: Store, target: Store, collection: Collection) -> Iterator[int]:
-    """Move one collection, its files' states and the requests that wait; how many documents each write had."""
+    """Copy one collection, its files' states and its pending requests; yields how many documents each write had."""
     target.save_collection(collection)
     states = source.states(collection.name)
     paths = sorted(states)
-    for start in range(0, len(paths), MOVED_AT_ONCE):
-        part = paths[start : start + MOVED_AT_ONCE]
+    for start in range(0, len(paths), MIGRATION_BATCH):
+        part = paths[start : start + MIGRATION_BATCH]
         documents = [each for each in (_read(source, collection, path) for path in part) if each]
         known = {each.document.path for each in documents}
         target.write(collection.name, documents, states=[states[path] for path in part if path not in known])
         yield len(documents)
-    waiting = source.requests.latest("pending", collection.name, limit=len(paths) + 1)
-    target.requests.add(collection.name, [each.path for each in reversed(waiting)])
+    pending = source.requests.latest("pending", collection.name, limit=len(paths) + 1)
+    target.requests.add(collection.name, [each.path for each in reversed(pending)])
 
 
 def _read(store: Store, collection: Collection, path: str) -> IndexedDocument | None:
-    """A document with all that makes it findable, as it was written; words are made again from its text."""
+    """A document as it was written; its keywords are extracted from its text again."""
     document = store.document(collection.name, path)
     if document is None:
         return None
