@@ -5,7 +5,7 @@ where a passage's score is added up. The score is a share: a text full of every 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -99,25 +99,15 @@ def count_words(keywords: Keywords) -> dict[str, bytearray]:
     return counts
 
 
-def weights_of(fields: FieldWeights) -> list[float]:
+def weights_of(fields: FieldWeights) -> Numbers:
     """The weight of each field, in the order of `FIELD_COUNTS`."""
-    return [getattr(fields, name) for name in FIELD_NAMES]
+    return np.array([getattr(fields, name) for name in FIELD_NAMES])
 
 
-def weighted_frequencies(postings: NDArray[np.void], weights: Sequence[float]) -> Numbers:
-    """How often each posting's passage has the word, its fields counted by weight.
-
-    A posting is a whole number of 32-bit words, the last of which is its `FIELD_COUNTS`.
-    """
-    # The four counts as one number: of most words in most passages, all but the body's are zero.
-    step = postings.itemsize // 4
-    packed = np.ascontiguousarray(postings).view("<u4")[step - 1 :: step]
-    sums = np.asarray((packed >> 24) * weights[3], np.float64)
-    others = np.flatnonzero(packed & 0xFFFFFF)
-    if len(others):
-        rest = packed[others]
-        sums[others] += sum(((rest >> (8 * field)) & 0xFF) * weights[field] for field in range(3))
-    return sums
+def weighted_frequencies(postings: NDArray[np.void], weights: Numbers) -> Numbers:
+    """How often each posting's passage has the word, its fields counted by weight."""
+    frequencies: Numbers = np.stack([postings[name] for name in FIELD_NAMES], axis=1) @ weights
+    return frequencies
 
 
 def merge_positions(positions: Positions, frequencies: Numbers) -> tuple[Positions, Numbers, NDArray[np.intp]]:

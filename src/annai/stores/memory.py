@@ -209,7 +209,7 @@ class MemoryStore(Store):
 
         def matches() -> Iterator[Matches]:
             for word, weight in words.items():
-                frequencies = np.array([counts[key].frequency(word, weights) for key in keys.tolist()])
+                frequencies = np.array([counts[key].frequency(word, weights.tolist()) for key in keys.tolist()])
                 found = np.flatnonzero(frequencies)
                 value = word_value(weight, len(keys), len(found))
                 yield Matches(value, found, frequencies[found], damping[found])
