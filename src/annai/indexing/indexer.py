@@ -176,11 +176,14 @@ class Indexer:
         """Raise `EmbedderMismatch` if another embedder made the index: their vectors cannot be compared."""
         expected = self._embedder(collection).identity
         # An index without documents has no vectors to compare: the settings may change their mind.
-        if collection.embedder not in ("", expected) and self._store.statistics(collection.name).documents:
+        if collection.embedder not in ("", expected) and self._has_documents(collection):
             raise EmbedderMismatch(
                 f"The collection {collection.name!r} was indexed with {collection.embedder}, but the settings ask for "
                 f"{expected}; run `annai import -n {collection.name} -m replace`."
             )
+
+    def _has_documents(self, collection: Collection) -> bool:
+        return any(not state.problem and state.hash for state in self._store.states(collection.name).values())
 
     def _queue(self, collection: str, paths: Sequence[str]) -> list[int]:
         """Queue the paths and return the requests' ids; a pending request that was not tried yet is kept."""
