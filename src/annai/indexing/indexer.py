@@ -183,7 +183,8 @@ class Indexer:
             )
 
     def _has_documents(self, collection: Collection) -> bool:
-        return any(not state.problem and state.hash for state in self._store.states(collection.name).values())
+        states = self._store.states(collection.name).values()
+        return any(not state.problem or state.problem.kind == "failed" for state in states)
 
     def _queue(self, collection: str, paths: Sequence[str]) -> list[int]:
         """Queue the paths and return the requests' ids; a pending request that was not tried yet is kept."""
