@@ -378,6 +378,17 @@ def test_moved_files_and_rebuilds_cost_no_requests(docs: Path, write: Write) -> 
         assert len(service.requests) > before + 1
 
 
+def test_a_models_name_is_enough_to_choose_it(folders: dict[str, Path]) -> None:
+    for model, provider in (
+        ("cl-nagoya/ruri-v3-30m", "sentence-transformers"),
+        ("text-embedding-3-small", "openai"),
+        (str(folders["onnx"]), "onnx"),
+    ):
+        assert load_embedder(Embedding(model=model)).identity.startswith(f"{provider}:")
+    with pytest.raises(EmbedderError, match=r"not a known model; set embedding\.provider too"):
+        load_embedder(Embedding(model="nobody/nothing"))
+
+
 # Several models in one project
 
 

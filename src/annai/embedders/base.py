@@ -1,5 +1,6 @@
 """How do texts become vectors? The contract every embedder keeps, and the table of providers."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from importlib import import_module
@@ -186,6 +187,21 @@ class AdditiveEmbedder(Embedder):
         return normalise_rows(self.embed_sums(texts))
 
 
+def _with_provider(settings: Embedding) -> Embedding:
+    """The settings with the provider that a model needs: the default one has a single model, which nobody names."""
+    if settings.provider != "static" or not settings.model:
+        return settings
+    from annai.models.catalog import provider_of  # only where a model is named
+
+    provider = provider_of(settings.model)
+    if not provider:
+        raise EmbedderError(
+            f"embedding.model is {settings.model!r}, which is not a known model; set embedding.provider too. "
+            "`annai model ls` lists the known models."
+        )
+    return dataclasses.replace(settings, provider=provider)
+
+
 def normalise_rows(vectors: Vectors) -> Vectors:
     """Rows scaled to length 1; rows of zeros stay."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -220,6 +236,7 @@ def load_embedder(
 
     The file `cache`, if one is given, caches the vectors of documents, unless embedding them is faster.
     """
+    settings = _with_provider(settings)
     module = import_module(PROVIDERS[settings.provider])
     embedder = cast(Embedder, module.create(settings, model=model or Model(), retry=retry or Retry()))
     if cache and settings.cache_mb and settings.provider not in UNCACHED_PROVIDERS:

@@ -1,6 +1,7 @@
 """What is known of models by name? How each was trained, so that naming it is enough."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,16 @@ MODELS: tuple[KnownModel, ...] = (
 
 KEY_VARIABLES = {"gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "openai": ("OPENAI_API_KEY",)}
 """Provider → the variables that may hold its key, unless `api_key_env` names another."""
+
+
+def provider_of(name: str) -> str:
+    """Which provider loads a model: that of a known name, or by what a folder holds; empty if neither tells."""
+    if known := known_model(name):
+        return known.provider
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        return ""
+    return "onnx" if any(folder.rglob("*.onnx")) and not any(folder.glob("*.safetensors")) else "sentence-transformers"
 
 
 def known_model(name: str, provider: str = "") -> KnownModel | None:

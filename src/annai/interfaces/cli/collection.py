@@ -9,6 +9,7 @@ from annai.config import Config
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import collection_json, print_table
 from annai.opening import open_project
+from annai.serving.client import Client
 from annai.types import Collection
 
 _name = click.option("-n", "--name", required=True, help="The collection's name.")
@@ -33,9 +34,13 @@ def add(config: Config, name: str, description: str, source: Path) -> None:
     """Register a folder."""
     with open_project(config) as project:
         added = project.add_collection(name, source, description)
-    click.echo(
-        f"Added {added.name}: {added.source}. The next search indexes it; `annai import -n {added.name}` does so now."
+        is_served = isinstance(project, Client)
+    when = (
+        "The server indexes it now."
+        if is_served
+        else f"The next search indexes it, or `annai import -n {added.name}` does."
     )
+    click.echo(f"Added {added.name}: {added.source}. {when}")
 
 
 @command.command("update")

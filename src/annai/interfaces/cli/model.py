@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from time import perf_counter
 
 import click
@@ -13,7 +12,7 @@ from annai.embedders.base import Embedder, Vectors, load_embedder
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import print_table, size
-from annai.models.catalog import KEY_VARIABLES, MODELS, KnownModel, known_model
+from annai.models.catalog import KEY_VARIABLES, MODELS, KnownModel, known_model, provider_of
 from annai.models.extras import EXTRAS, is_installed
 from annai.models.weights import downloaded_weights
 from annai.settings import Embedding
@@ -129,9 +128,9 @@ def _settings(config: Config, name: str, provider: str | None = None) -> Embeddi
     known = known_model(name)
     if name in ("static", "use", "hashing"):
         return Embedding(provider=name)
-    if not known and not provider and not Path(name).is_dir():
+    chosen = provider or provider_of(name)
+    if not chosen:
         raise ConfigError(f"{name!r} is not a known model; name its provider with --provider, or see `annai model ls`.")
-    chosen = provider or (known.provider if known else _provider_of(Path(name)))
     trusted = config.embedding.trust_remote_code and config.embedding.model == name
     checked = override(config, "embedding", provider=chosen, model=known.name if known else name).embedding
     # Of the other settings only those hold that name no model.
@@ -142,10 +141,6 @@ def _settings(config: Config, name: str, provider: str | None = None) -> Embeddi
         trust_remote_code=trusted,
         **{key: getattr(checked, key) for key in keys},
     )
-
-
-def _provider_of(folder: Path) -> str:
-    return "onnx" if any(folder.rglob("*.onnx")) and not any(folder.glob("*.safetensors")) else "sentence-transformers"
 
 
 def _bundled() -> KnownModel:
