@@ -41,7 +41,7 @@ def found(engine: Engine, word: str) -> set[str]:
     query = Query(word, limit=1000, mode="keyword", where=Where(collections=names))
     if not any(engine.store.states(name) for name in names or ("root",)):
         return set()
-    return {hit.path for hit in engine.search(query).results}
+    return {hit.path for hit in engine.search(query, refresh=False).results}
 
 
 def test_a_file_is_found_soon_after_it_is_made_changed_renamed_and_deleted(kept: Engine, write: Write) -> None:
@@ -177,12 +177,14 @@ def test_a_document_with_a_waiting_request_is_dirty_until_it_is_indexed(docs: Pa
         engine.refresh()
         write("a.md", "# A\n\nzebra again")
         engine.request_index("a.md")
-        hits = {hit.path: (hit.is_dirty, hit.index_status) for hit in engine.search(Query("zebra")).results}
+        hits = {
+            hit.path: (hit.is_dirty, hit.index_status) for hit in engine.search(Query("zebra"), refresh=False).results
+        }
         assert hits == {"a.md": (True, "updating"), "b.md": (False, "latest")}
-        clean = engine.search(Query("zebra", where=Where(clean_only=True)))
+        clean = engine.search(Query("zebra", where=Where(clean_only=True)), refresh=False)
         assert [hit.path for hit in clean.results] == ["b.md"]
         engine.process_queue(timeout=0)
-        assert not any(hit.is_dirty for hit in engine.search(Query("zebra")).results)
+        assert not any(hit.is_dirty for hit in engine.search(Query("zebra"), refresh=False).results)
 
 
 def test_a_file_that_fails_is_tried_again_three_times_and_stays_visible(
@@ -246,7 +248,7 @@ def test_only_one_process_indexes_and_the_others_enqueue_and_read(
         assert holder.lock.acquire()
         write("a.md", "# A\n\nzebra giraffe")
         assert other.refresh().waiting == 1
-        (hit,) = other.search(Query("zebra")).results
+        (hit,) = other.search(Query("zebra"), refresh=False).results
         assert hit.index_status == "updating"
         monkeypatch.setattr("annai.engine.IMPORT_WAIT_SECONDS", 0.05)
         with pytest.raises(IndexBusy, match="try again"):
@@ -367,7 +369,7 @@ def everything(engine: Engine) -> dict[str, object]:
         document = engine.store.document("root", path)
         assert document
         found[path] = (document.text, document.state.hash, [each.section for each in sections], vectors.tobytes())
-    found["total"] = engine.search(Query("banana", limit=1000, mode="keyword")).total
+    found["total"] = engine.search(Query("banana", limit=1000, mode="keyword"), refresh=False).total
     return found
 
 

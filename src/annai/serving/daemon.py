@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from annai.config import Config
+from annai.config import Config, make_state_folder
 from annai.errors import AnnaiError, ServerError
 from annai.serving.connection import Connection
 from annai.serving.pidfile import (
@@ -44,9 +44,7 @@ def state_folder(config: Config) -> Path:
     """The project's state folder, created if it is missing."""
     folder = config.state_folder
     try:
-        folder.mkdir(exist_ok=True)
-        if not (folder / ".gitignore").exists():
-            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        make_state_folder(folder)
     except OSError as error:
         raise ServerError(f"The server cannot write to its folder {folder}: {error.strerror}.") from error
     return folder
