@@ -9,7 +9,8 @@
 Names are loaded when they are first used, so that importing the package costs nothing.
 """
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False
+"""As `typing`'s, which takes longer to load than all of this."""
 
 if TYPE_CHECKING:
     from annai.errors import (

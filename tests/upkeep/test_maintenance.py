@@ -187,7 +187,7 @@ def test_the_command_checks_repairs_tidies_and_moves(docs: Path) -> None:
 
 
 def test_an_engine_that_is_not_installed_is_named(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("annai.stores.postgres")]:
+    for name in [name for name in sys.modules if name.startswith("annai.stores.postgres.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(StoreError, match=r"pip install 'annai\[postgres\]'"):
