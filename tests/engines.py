@@ -3,8 +3,12 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import tempfile
+import urllib.error
+import urllib.request
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +25,7 @@ import pytest
 from annai.config import Config
 from annai.settings import StoreSettings
 from annai.stores.base import Store, load_store
+from tests.loopback import eventually
 
 ENGINES = ("memory", "sqlite", "lancedb", "chroma", "postgres", "qdrant")
 DURABLE = ENGINES[1:]
@@ -157,3 +162,30 @@ def open_durable(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     """Opens a store that outlives its object, as several processes share it."""
     config = config_for(request.param, tmp_path, request)
     return lambda: load_store(config)
+
+
+@pytest.fixture
+def chroma_server(tmp_path: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """The URL of a Chroma server, and its process."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    code = "from chromadb.cli.cli import app; app()"
+    arguments = ["run", "--path", str(tmp_path / "chroma"), "--port", str(port)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+    def answers() -> bool:
+        assert process.poll() is None
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/heartbeat", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    try:
+        eventually(answers)
+        yield f"http://127.0.0.1:{port}", process
+    finally:
+        process.terminate()
+        process.wait(30)

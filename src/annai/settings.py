@@ -65,6 +65,11 @@ class StoreSettings:
         "Chroma, http://KEY@HOST:PORT for Qdrant, a folder or an object-store URI for LanceDB; empty: a folder next to "
         "the index file.",
     )
+    collection_name: str = setting(
+        "",
+        "lancedb, chroma, qdrant: what the names of tables or collections begin with; empty: where other projects may "
+        "use the engine, a random id of this index.",
+    )
     hnsw_space: VectorSpace = setting("cosine", "Distance that HNSW uses; all three give the same order here.")
     hnsw_construction_ef: int = setting(
         200, "Candidates HNSW considers when it inserts a vector.", minimum=4, maximum=1000

@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annai.config import Config, load_config
 from annai.searching.evaluation import Question, evaluate
+from annai.stores.base import load_store
 from annai.types import Answer, Hit, Query
-from tests.conftest import Annai
+from tests.conftest import Annai, trust
+from tests.engines import DURABLE, config_for, postgres_folder, postgres_url, quick_folder
+
+__all__ = ["postgres_folder", "postgres_url", "quick_folder"]
 
 Write = Callable[[str, str], Path]
 
@@ -83,6 +88,42 @@ def test_settings_are_compared_side_by_side(fruit: Annai) -> None:
     before = (fruit.folder / ".annai" / "index.sqlite").read_bytes()
     assert "chunking.strategy=tokens" in evaluated(fruit, *compared)
     assert (fruit.folder / ".annai" / "index.sqlite").read_bytes() == before
+
+
+def everything(config: Config) -> list[object]:
+    """What an index holds."""
+    with load_store(config) as store:
+        inventory = store.inventory()
+        return [store.collections(), store.states("root"), inventory.sections.tolist(), inventory.words.tolist()]
+
+
+@pytest.mark.parametrize("engine", [each for each in DURABLE if each != "sqlite"])
+def test_a_comparison_leaves_the_index_alone_whatever_engine_has_it(
+    fruit: Annai, engine: str, request: pytest.FixtureRequest
+) -> None:
+    url = config_for(engine, fruit.folder, request).store.url
+    with (fruit.folder / "annai.toml").open("a") as settings:
+        settings.write(f'[store]\nengine = "{engine}"\nurl = "{url}"\n')
+    trust(fruit.folder)
+    fruit("import")
+    config = load_config(docs_dir=fruit.folder)
+    before = everything(config)
+    compared = evaluated(fruit, "--compare", "chunking.strategy=tokens", "--compare", "store.engine=sqlite")
+    assert "chunking.strategy=tokens" in compared
+    assert everything(config) == before
+    for setting in ("store.engine=postgres", "store.url=elsewhere"):
+        if setting != f"store.engine={engine}":
+            assert "temporary index" in evaluated(fruit, "--compare", setting, code=1)
+    assert everything(config) == before
+
+
+def test_a_comparison_indexes_the_collections_that_are_registered(fruit: Annai, write: Write) -> None:
+    write("more/fig.md", "# Fig\n\nAll about the fig.")
+    write("q.jsonl", '{"id": "fig", "text": "about the fig"}\n')
+    write("r.tsv", "fig\tfig.md\t1\n")
+    fruit("collection", "add", "-n", "more", "-d", "More", "--source", "more")
+    current, other = json.loads(evaluated(fruit, "--compare", "chunking.strategy=tokens", "--format", "json"))
+    assert current["measures"][0]["ndcg"] == other["measures"][0]["ndcg"] == 1.0
 
 
 @pytest.mark.parametrize(

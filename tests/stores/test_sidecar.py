@@ -1,10 +1,7 @@
 """Do LanceDB, Chroma and Qdrant agree with the index file beside them, whatever happens to either?"""
 
-import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,11 +18,10 @@ from annai.stores.sidecar.vectors import SidecarVectors
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection, Where
 from annai.upkeep.maintenance import check
-from tests.engines import config_for, quick_folder
-from tests.loopback import eventually
+from tests.engines import chroma_server, config_for, quick_folder
 from tests.stores.test_contract import indexed, matching_paths, nearest_paths, vector
 
-__all__ = ["quick_folder"]
+__all__ = ["chroma_server", "quick_folder"]
 
 
 @pytest.fixture(params=["lancedb", "chroma", "qdrant"])
@@ -147,32 +143,6 @@ def test_chroma_gets_its_settings_and_names_passages_by_their_path(tmp_path: Pat
         assert (graph["ef_construction"], graph["ef_search"]) == (50, 33)
         (name,) = collection.get(include=[])["ids"]
         assert name.startswith("docs/a.md::chunk_")
-
-
-@pytest.fixture
-def chroma_server(tmp_path: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    code = "from chromadb.cli.cli import app; app()"
-    arguments = ["run", "--path", str(tmp_path / "chroma"), "--port", str(port)]
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-
-    def answers() -> bool:
-        assert process.poll() is None
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/heartbeat", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
-
-    try:
-        eventually(answers)
-        yield f"http://127.0.0.1:{port}", process
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def test_chroma_may_be_a_server(tmp_path: Path, chroma_server: tuple[str, "subprocess.Popen[bytes]"]) -> None:

@@ -181,7 +181,9 @@ def test_the_command_checks_repairs_tidies_and_moves(docs: Path) -> None:
     done = annai("store", "migrate", "--to", "lancedb")
     assert 'engine = "lancedb"' in done.stdout
     annai("store", "migrate", "--to", "lancedb", code=1)
-    annai("store", "migrate", "--to", "sqlite", code=2)
+    assert "already stored there, in sqlite" in annai("store", "migrate", "--to", "sqlite", code=2).stderr
+    assert "--url postgresql://" in annai("store", "migrate", "--to", "postgres", code=2).stderr
+    assert "'memory' is not one of" in annai("store", "migrate", "--to", "memory", code=2).stderr
     (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n[store]\nengine = "lancedb"\n')
     assert "deploy" in annai("search", "roll back a bad deployment", "--format", "files").stdout
 

@@ -13,11 +13,13 @@ import click
 from annai.config import Config, override
 from annai.engine import Engine
 from annai.errors import ConfigError
-from annai.interfaces.cli.options import open_fresh, project_command
+from annai.interfaces.cli.options import confirm_large_index, open_fresh, progress_bar, project_command
 from annai.interfaces.render import print_table
+from annai.opening import open_project
+from annai.project import Project
 from annai.searching.evaluation import Evaluation, QuestionResult, evaluate, read_judgements, read_questions, write_run
 from annai.settings import SECTIONS, ListFormat
-from annai.types import Mode
+from annai.types import Collection, Mode
 from annai.values import choices
 
 SAME_INDEX = frozenset({"search", "rerank"})
@@ -71,13 +73,15 @@ def command(
     found: dict[str, Evaluation] = {}
     for name, settings in {"": config, **others}.items():
         with ExitStack() as stack:
-            if name and name.partition(".")[0] not in SAME_INDEX:
-                # Never in the project's own index, which would be built anew for it and back again.
+            project: Project
+            if not name:
+                project = stack.enter_context(open_fresh(config, yes=yes))
+            elif name.partition(".")[0] in SAME_INDEX:
+                # A running server answers with its own settings; the index is fresh by now.
+                project = stack.enter_context(Engine(settings))
+            else:
                 folder = stack.enter_context(tempfile.TemporaryDirectory())
-                settings = override(settings, "database", path=f"{folder}/index.sqlite")  # noqa: PLW2901
-            # A running server answers with its own settings; the index is fresh by now.
-            opened = open_fresh(settings, yes=yes) if settings.database != config.database or not name else None
-            project = stack.enter_context(opened or Engine(settings))
+                project = stack.enter_context(_index_apart(config, name, settings, folder, yes=yes))
             found[name] = evaluate(partial(project.search, refresh=False), questions, judgements, settings.search.mode)
     if run:
         write_run(found[""], run)
@@ -85,6 +89,35 @@ def command(
         click.echo(json.dumps([_plain(name, each) for name, each in found.items()], ensure_ascii=False, indent=2))
     else:
         _show(found, config)
+
+
+def _index_apart(config: Config, setting: str, changed: Config, folder: str, *, yes: bool) -> Engine:
+    """The same collections, indexed with a changed setting in a folder of its own.
+
+    Never in the project's own index, wherever it is: that would be built anew for it, and back again for its users.
+    """
+    section = setting.partition(".")[0]
+    engine = changed.store.engine if section == "store" else "sqlite"
+    if engine == "postgres" or (section == "store" and changed.store.url != config.store.url):
+        raise ConfigError(
+            "--compare builds a temporary index on this machine; store.engine may be sqlite, lancedb, chroma or qdrant "
+            "in it, and store.url cannot be compared."
+        )
+    apart = override(changed, "store", engine=engine, url="", collection_name="")
+    apart = override(apart, "database", path=f"{folder}/index.sqlite")
+    with open_project(config) as project:
+        collections = project.list_collections()
+    opened = Engine(apart)
+    try:
+        for each in collections:
+            if each.source.is_dir():
+                opened.store.save_collection(Collection(each.name, each.source, each.description, each.enabled))
+        with progress_bar("Indexing") as progress:
+            opened.refresh(progress=progress, confirm=confirm_large_index(yes))
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def _changed(config: Config, setting: str) -> Config:

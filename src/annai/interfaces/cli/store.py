@@ -7,6 +7,9 @@ from annai.interfaces.cli.options import progress_bar, project_command
 from annai.interfaces.render import size
 from annai.stores.base import ENGINES, load_store
 
+KEPT = [name for name in ENGINES if name != "memory"]
+"""Engines that an index can move to: one in memory is gone when the command ends."""
+
 SHOWN = 20
 """Faults that are named one by one."""
 
@@ -60,7 +63,7 @@ def vacuum(config: Config) -> None:
 
 
 @command.command("migrate")
-@click.option("--to", "engine", required=True, type=click.Choice([*ENGINES]), help="The engine to move to.")
+@click.option("--to", "engine", required=True, type=click.Choice(KEPT), help="The engine to move to.")
 @click.option("--url", default="", help="Where the engine is (store.url).")
 @project_command(server=False)
 def migrate(config: Config, engine: str, url: str) -> None:
@@ -72,8 +75,10 @@ def migrate(config: Config, engine: str, url: str) -> None:
     from annai.engine import Engine
     from annai.upkeep import maintenance  # it brings everything that indexes
 
+    if engine == "postgres" and not url:
+        raise click.UsageError("Name the database with --url postgresql://USER@HOST/DATABASE.")
     other = override(config, "store", engine=engine, url=url)
-    if (other.database_path, other.store.url) == (config.database_path, config.store.url):
+    if other.store == config.store:
         raise click.UsageError(f"The index is already stored there, in {engine}.")
     with Engine(config) as source, load_store(other) as target, progress_bar("Moving") as progress:
         moved = maintenance.migrate(source, target, progress=progress)

@@ -27,6 +27,12 @@ from annai.types import Where
 REMOVE_BATCH, READ_BATCH = 2_000, 10_000
 """Keys removed and read in one call."""
 
+CALL_TIMEOUT_SECONDS = 60.0
+"""How long to wait for a server: Chroma's own client waits without end."""
+
+Client = Any
+"""A client of Chroma, a third party's object."""
+
 ChromaCollection = Any
 """A collection of Chroma, a third party's object."""
 
@@ -35,7 +41,7 @@ def open_store(config: Config) -> Store:
     """Open the index: the file, and Chroma's folder or server."""
     make_index_folder(config.database_path)
     folder = config.database_path.with_suffix("")
-    return open_beside(config.database_path, ChromaNeighbours(config.store, folder))
+    return open_beside(config, ChromaNeighbours(config.store, folder))
 
 
 class ChromaNeighbours(Neighbours):
@@ -45,19 +51,29 @@ class ChromaNeighbours(Neighbours):
         self._settings = settings
         self._folder = folder
         self.address = redact_url(settings.url) or str(folder)
-        self._lock = threading.Lock()
+        self.is_shared = bool(settings.url)
+        self._lock = threading.RLock()
         quiet = Settings(anonymized_telemetry=False)
         with self._translate_errors():
             if settings.url:
                 parts = urlsplit(settings.url)
-                if not parts.hostname:
+                if not parts.hostname or parts.scheme not in ("http", "https"):
                     raise StoreError("store.url is not one of a Chroma server; write it as http://HOST:PORT.")
                 secure = parts.scheme == "https"
                 port = parts.port or (443 if secure else 8000)
-                self._client = chromadb.HttpClient(parts.hostname, port, ssl=secure, settings=quiet)
+                # Its client asks before its timeout can be set.
+                httpx.get(f"{parts.scheme}://{parts.hostname}:{port}/api/v2/heartbeat", timeout=CALL_TIMEOUT_SECONDS)
+                self._client: Client = chromadb.HttpClient(parts.hostname, port, ssl=secure, settings=quiet)
+                for session in self._sessions():
+                    session.timeout = httpx.Timeout(CALL_TIMEOUT_SECONDS)
             else:
                 self._client = chromadb.PersistentClient(folder, settings=quiet)
             self._batch_size = int(self._client.get_max_batch_size())
+
+    def names(self) -> list[str]:
+        """One call."""
+        with self._translate_errors():
+            return [each.name for each in self._client.list_collections()]
 
     def add(self, passages: Sequence[Passage]) -> None:
         """In as few calls as Chroma takes."""
@@ -119,13 +135,24 @@ class ChromaNeighbours(Neighbours):
         return sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
 
     def close(self) -> None:
-        """Chroma's client has nothing to close."""
+        """Close connections or files, if no other store of this process has them open."""
+        for session in self._sessions():
+            session.close()
+        # Before 1.5 a client could not be closed.
+        if hasattr(self._client, "close"):
+            self._client.close()
+
+    def _sessions(self) -> list[httpx.Client]:
+        """The connections to a server, which Chroma's client neither limits nor closes."""
+        clients = (self._client, getattr(self._client, "_admin_client", None))
+        found = [getattr(getattr(client, "_server", None), "_session", None) for client in clients]
+        return [each for each in found if isinstance(each, httpx.Client)]
 
     def _collections(self) -> list[ChromaCollection]:
-        return [self._open(each.name) for each in self._client.list_collections() if each.name.startswith("annai_")]
+        return [self._open(name) for name in self.own_names()]
 
     def _collection(self, dimension: int, *, make: bool = False) -> ChromaCollection:
-        name = f"annai_{dimension}"
+        name = f"{self.prefix}_{dimension}"
         if make:
             space = {
                 "space": self._settings.hnsw_space,
@@ -134,8 +161,7 @@ class ChromaNeighbours(Neighbours):
                 "max_neighbors": self._settings.hnsw_m,
             }
             return self._client.get_or_create_collection(name, configuration={"hnsw": space}, embedding_function=None)
-        known = {each.name for each in self._client.list_collections()}
-        return self._open(name) if name in known else None
+        return self._open(name) if name in self.names() else None
 
     def _open(self, name: str) -> ChromaCollection:
         return self._client.get_collection(name, embedding_function=None)

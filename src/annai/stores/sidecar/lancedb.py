@@ -51,22 +51,35 @@ _DISTANCES = {"cosine": "cosine", "ip": "dot", "l2": "l2"}
 def open_store(config: Config) -> Store:
     """Open the index: the file, and the folder or URI of the table."""
     make_index_folder(config.database_path)
-    uri = config.store.url or str(config.database_path.with_suffix(""))
-    return open_beside(config.database_path, LanceNeighbours(uri, config.store))
+    folder = config.database_path.with_suffix("")
+    return open_beside(config, LanceNeighbours(config.store, folder))
 
 
 class LanceNeighbours(Neighbours):
     """Passages in LanceDB: their vectors, and what filters and people look at."""
 
-    def __init__(self, uri: str, settings: StoreSettings) -> None:
-        self._uri = uri
-        self.address = redact_url(uri)
+    prefix = "passages"
+
+    def __init__(self, settings: StoreSettings, folder: Path) -> None:
+        self._uri = settings.url or str(folder)
+        self.address = redact_url(self._uri)
+        self.is_shared = bool(settings.url)
         self._settings = settings
         self._writes = 0
         self._opened: dict[str, Table] = {}
         with self._translate_errors():
             # Every search sees what other processes wrote before it.
-            self._connection = lancedb.connect(uri, read_consistency_interval=timedelta(0))
+            self._connection = lancedb.connect(self._uri, read_consistency_interval=timedelta(0))
+
+    def names(self) -> list[str]:
+        """Page by page."""
+        with self._translate_errors():
+            page = self._connection.list_tables()
+            names = [*page.tables]
+            while page.page_token:
+                page = self._connection.list_tables(page_token=page.page_token)
+                names += page.tables
+            return names
 
     def add(self, passages: Sequence[Passage]) -> None:
         """One file; keys are new, unless a passage is added again after it was lost."""
@@ -150,13 +163,14 @@ class LanceNeighbours(Neighbours):
         """LanceDB holds nothing open."""
 
     def _tables(self) -> list[Table]:
-        for name in self._connection.list_tables().tables:
-            if name.startswith("passages_") and name not in self._opened:
+        own = self.own_names()
+        for name in own:
+            if name not in self._opened:
                 self._opened[name] = self._connection.open_table(name)
-        return [*self._opened.values()]
+        return [self._opened[name] for name in own]
 
     def _table(self, dimension: int, *, make: bool = False) -> Table:
-        name = f"passages_{dimension}"
+        name = f"{self.prefix}_{dimension}"
         if name not in self._opened:
             self._tables()
         if name not in self._opened and make:

@@ -60,6 +60,11 @@ class Leftovers:
         rows = self._database.rows("SELECT rowid, first, past FROM leftovers WHERE due_at <= ?", (now,))
         return {number: (first, past) for number, first, past in rows}
 
+    def reserved(self) -> list[Span]:
+        """The spans that a write may still be adding, or a search reading."""
+        rows = self._database.rows("SELECT first, past FROM leftovers WHERE due_at > ?", (time.time(),))
+        return [(first, past) for first, past in rows]
+
     def clear(self, numbers: Sequence[int]) -> None:
         """The engine has forgotten the spans of these rows."""
         with self._database.writing():

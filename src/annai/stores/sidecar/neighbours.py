@@ -1,5 +1,6 @@
 """What must an engine do to find the passages of an index file? The contract of LanceDB, Chroma and Qdrant."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,21 @@ class Neighbours(ABC):
 
     address: str
     """Its folder or its server's address, with nothing secret in it."""
+
+    is_shared: bool
+    """Whether other projects may keep their vectors there: everywhere but in the folder beside the index file."""
+
+    prefix: str = "annai"
+    """What the names of its collections, or tables, begin with; `_` and the dimension of their vectors follow."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The names of all its collections, or tables, whoever made them."""
+
+    def own_names(self) -> list[str]:
+        """Those of this index."""
+        own = re.compile(rf"{re.escape(self.prefix)}_[0-9]+")
+        return [name for name in self.names() if own.fullmatch(name)]
 
     @abstractmethod
     def add(self, passages: Sequence[Passage]) -> None:

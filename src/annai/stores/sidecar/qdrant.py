@@ -13,11 +13,10 @@ from annai.stores.bm25 import Matches, is_prefix, score, weighted_frequencies, w
 from annai.stores.scores import top_scores
 from annai.stores.sidecar.qdrant_points import Point, QdrantPoints
 from annai.stores.sidecar.qdrant_sparse import read_counts, sparse_words, word_number
-from annai.stores.sidecar.vectors import WIDEN_FACTOR, SidecarVectors
+from annai.stores.sidecar.vectors import WIDEN_FACTOR, open_beside
 from annai.stores.sqlite.database import make_index_folder
 from annai.stores.sqlite.passage_table import PassageTable
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span, WordIndex, candidate_count
-from annai.stores.sqlite.store import SqliteStore
 from annai.text.fields import FieldWeights
 from annai.text.keywords import Keywords
 from annai.types import Where
@@ -27,7 +26,7 @@ def open_store(config: Config) -> Store:
     """Open the index: the file, and Qdrant's server or folder."""
     make_index_folder(config.database_path)
     points = QdrantPoints(config.store, config.database_path.with_suffix(""))
-    return SqliteStore(config.database_path, lambda file: (SidecarVectors(file, points), QdrantWords(file, points)))
+    return open_beside(config, points, lambda file: QdrantWords(file, points))
 
 
 class QdrantWords(WordIndex):

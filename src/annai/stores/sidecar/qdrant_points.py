@@ -57,6 +57,7 @@ class QdrantPoints(Neighbours):
         self._remote = parts.scheme in ("http", "https")
         self._folder = Path(settings.url) if settings.url and not self._remote else folder
         self.address = f"{parts.hostname}:{parts.port or 6333}" if self._remote else str(self._folder)
+        self.is_shared = bool(settings.url)
         self._lock = threading.RLock()
         with self._translate_errors():
             if self._remote:
@@ -70,6 +71,11 @@ class QdrantPoints(Neighbours):
                 self._client, self._lock = _open_folder(self._folder)
         self._closed = False
 
+    def names(self) -> list[str]:
+        """One call."""
+        with self._translate_errors():
+            return sorted(each.name for each in self._client.get_collections().collections)
+
     def add(self, passages: Sequence[Passage]) -> None:
         """Batch by batch."""
         dimension = len(passages[0].vector)
@@ -81,15 +87,15 @@ class QdrantPoints(Neighbours):
     def remove(self, spans: Sequence[Span]) -> None:
         """By their ids, which are the keys."""
         with self._translate_errors():
-            for name in self._names():
+            for name in self.own_names():
                 for first, past in spans:
                     self._client.delete(name, points_selector=list(range(first, past)), wait=True)
 
     def nearest(self, vector: Vectors, count: int, collections: Sequence[int] | None, where: Where, /) -> list[int]:
         """By the dense vectors."""
-        name = f"annai_{len(vector)}"
+        name = f"{self.prefix}_{len(vector)}"
         with self._translate_errors():
-            if name not in self._names():
+            if name not in self.names():
                 return []
             found = self._client.query_points(
                 name,
@@ -111,7 +117,7 @@ class QdrantPoints(Neighbours):
         sparse = models.SparseVector(indices=sorted(query), values=[query[number] for number in sorted(query)])
         points: list[Point] = []
         with self._translate_errors():
-            for name in self._names():
+            for name in self.own_names():
                 found = self._client.query_points(
                     name,
                     query=sparse,
@@ -130,7 +136,7 @@ class QdrantPoints(Neighbours):
                 yield key, payload["words"]
             return
         with self._translate_errors():
-            for name in self._names():
+            for name in self.own_names():
                 for point in self._client.retrieve(name, ids=list(keys), with_payload=["words"]):
                     yield int(point.id), point.payload["words"]
 
@@ -161,7 +167,7 @@ class QdrantPoints(Neighbours):
 
     def _scroll(self, payload: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         with self._translate_errors():
-            for name in self._names():
+            for name in self.own_names():
                 offset = None
                 while True:
                     points, offset = self._client.scroll(
@@ -171,13 +177,9 @@ class QdrantPoints(Neighbours):
                     if offset is None:
                         break
 
-    def _names(self) -> list[str]:
-        found = self._client.get_collections().collections
-        return sorted(each.name for each in found if each.name.startswith("annai_"))
-
     def _make(self, dimension: int) -> str:
-        name = f"annai_{dimension}"
-        if name in self._names():
+        name = f"{self.prefix}_{dimension}"
+        if name in self.names():
             return name
         graph = models.HnswConfigDiff(m=self._settings.hnsw_m, ef_construct=self._settings.hnsw_construction_ef)
         distance = models.Distance(_DISTANCES[self._settings.hnsw_space])

@@ -8,25 +8,31 @@ vectors. So a write has three steps, and may be cut off after any of them:
 2. One transaction of the file writes the documents. From then on the new keys are known, and the old ones are not.
 3. With a later write, when no search can have begun before it, the engine forgets what no document owns.
 
-What the engine must forget is noted in the file (`leftovers`) before it can be wrong.
+What the engine must forget is noted in the file (`leftovers`) before it can be wrong. The engine may be used by other
+projects too: `claims` tells which of its collections are this index's own.
 """
 
+import logging
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
+from annai.config import Config
+from annai.errors import StoreError
 from annai.stores.base import IndexedDocument, Store, Vectors
+from annai.stores.sidecar.claims import Claims
 from annai.stores.sidecar.leftovers import Leftovers
 from annai.stores.sidecar.neighbours import Neighbours, Passage
 from annai.stores.sqlite.postings import Postings
-from annai.stores.sqlite.search_index import IndexFile, Keys, Span, TakeKeys, VectorIndex
+from annai.stores.sqlite.search_index import IndexFile, Keys, Span, TakeKeys, VectorIndex, WordIndex
 from annai.stores.sqlite.store import SqliteStore
 from annai.text.fields import passage_fields
 from annai.text.keywords import extract_keywords
 from annai.types import Where
+
+logger = logging.getLogger(__name__)
 
 BRUTE_FORCE_UP_TO = 2_000
 """If a restriction lets no more passages through than this, they are compared one by one, without the engine."""
@@ -36,25 +42,56 @@ WIDEN_FACTOR = 4
 those that are searched."""
 
 
-def open_beside(path: Path, neighbours: Neighbours) -> Store:
-    """Open an index file whose neighbours an engine finds; words are found by the file itself."""
-    return SqliteStore(path, lambda file: (SidecarVectors(file, neighbours), Postings(file)))
+ADD_BATCH = 2_000
+"""Passages that are added to the engine in one call when it lost them."""
+
+
+def open_beside(
+    config: Config, neighbours: Neighbours, make_words: Callable[[IndexFile], WordIndex] = Postings
+) -> Store:
+    """Open an index file whose neighbours an engine finds; words are found by the file itself, or by `make_words`."""
+
+    def make_indexes(file: IndexFile) -> tuple[SidecarVectors, WordIndex]:
+        return SidecarVectors(file, neighbours, config.store.collection_name), make_words(file)
+
+    try:
+        return SqliteStore(config.database_path, make_indexes)
+    except BaseException:
+        neighbours.close()
+        raise
 
 
 class SidecarVectors(VectorIndex):
     """A vector index in an engine beside the file."""
 
-    def __init__(self, file: IndexFile, neighbours: Neighbours) -> None:
+    def __init__(self, file: IndexFile, neighbours: Neighbours, collection_name: str = "") -> None:
         self._file = file
         self._leftovers = Leftovers(file.database, file.documents)
+        self._claims = Claims(file.database, neighbours, collection_name)
         self.neighbours = neighbours
         self._lock = threading.RLock()
         self._in_bulk = False
+        self.opened()
 
     @property
     def address(self) -> str:
         """The engine's."""
         return self.neighbours.address
+
+    def opened(self) -> None:
+        """Take names in the engine that are this index's own; what is not there yet is copied from the file."""
+        with self._lock:
+            self._claims.claim()
+            is_lost = not self.neighbours.own_names() and len(self._file.passages.keys())
+            if self._file.read_only or (self._claims.is_complete() and not is_lost):
+                return
+            with self._file.database.writing():
+                # Nobody else can reserve keys, or own those that were reserved, until this transaction ends.
+                self._remove_orphans(self._leftovers.reserved())
+                copied = self._add_missing()
+                self._claims.complete()
+        if copied:
+            logger.warning("copied %d vectors of this index to %s", copied, self.address)
 
     def candidates(self, vector: Vectors, count: int, where: Where) -> Keys:
         """Ask the engine, and keep what a document owns and the restriction lets through."""
@@ -91,7 +128,9 @@ class SidecarVectors(VectorIndex):
 
                 yield take_keys
             except BaseException:
-                self._leftovers.release(spans)
+                # Where this fails too, they are due when the time of every write has passed.
+                with suppress(StoreError):
+                    self._leftovers.release(spans)
                 raise
             if documents and not self._in_bulk:
                 self.neighbours.optimize()
@@ -129,11 +168,9 @@ class SidecarVectors(VectorIndex):
     def sweep(self) -> None:
         """Let the engine hold what the file holds: nothing that no document owns, and all that one does."""
         with self._lock:
-            held, passages = self.neighbours.keys(), self._file.passages.keys()
-            self.neighbours.remove([(int(key), int(key) + 1) for key in np.setdiff1d(held, passages)])
+            self._remove_orphans()
             self._leftovers.clear_all()
-            self._add_again(np.setdiff1d(passages, held))
-            self.neighbours.optimize(now=True)
+            self._add_missing()
 
     def vacuum(self) -> None:
         """The engine's own."""
@@ -169,8 +206,31 @@ class SidecarVectors(VectorIndex):
             self.neighbours.remove([*due.values()])
             self._leftovers.clear([*due])
 
-    def _add_again(self, keys: Keys) -> None:
-        """Add passages that the engine has lost once more, from the file, a document at a time."""
+    def _remove_orphans(self, reserved: Sequence[Span] = ()) -> None:
+        """Let the engine forget what no document owns, except for reserved keys."""
+        orphans = np.setdiff1d(self.neighbours.keys(), self._file.passages.keys())
+        for first, past in reserved:
+            orphans = orphans[(orphans < first) | (orphans >= past)]
+        if len(orphans):
+            self.neighbours.remove([(int(key), int(key) + 1) for key in orphans])
+
+    def _add_missing(self) -> int:
+        """Copy to the engine what the file holds and it does not; returns how many passages these were."""
+        missing = np.setdiff1d(self._file.passages.keys(), self.neighbours.keys())
+        batches: dict[int, list[Passage]] = {}
+        for passage in self._read_passages(missing):
+            batch = batches.setdefault(len(passage.vector), [])
+            batch.append(passage)
+            if len(batch) >= ADD_BATCH:
+                self.neighbours.add(batch)
+                batch.clear()
+        for batch in filter(None, batches.values()):
+            self.neighbours.add(batch)
+        self.neighbours.optimize(now=True)
+        return len(missing)
+
+    def _read_passages(self, keys: Keys) -> Iterator[Passage]:
+        """Passages as the file holds them, a document at a time."""
         lost, file = {*keys.tolist()}, self._file
         for collection in file.collections.read() if lost else ():
             number = file.collections.existing(collection.name)
@@ -182,9 +242,5 @@ class SidecarVectors(VectorIndex):
                     continue
                 vectors = file.documents.vectors([each.key for each in sections], dimension)
                 keywords = [extract_keywords(passage_fields(document, each.section)) for each in sections]
-                self.neighbours.add(
-                    [
-                        Passage(each.key, number, path, each.section, vector, words)
-                        for each, vector, words in zip(sections, vectors, keywords, strict=True)
-                    ]
-                )
+                for each, vector, words in zip(sections, vectors, keywords, strict=True):
+                    yield Passage(each.key, number, path, each.section, vector, words)

@@ -132,4 +132,18 @@ MIGRATIONS = (
     -- For an engine that holds the words too: how many passages have each, by its number there.
     CREATE TABLE word_counts (number INTEGER PRIMARY KEY, passages INTEGER NOT NULL) STRICT;
     """,
+    """
+    -- For an engine beside this file that other projects may use too: a random id, for names that nobody else has, and
+    -- the inode of the file that took it, so that a copy of the file takes another.
+    CREATE TABLE identity (id TEXT NOT NULL, inode TEXT NOT NULL) STRICT;
+
+    -- Where an engine keeps the vectors of this file: at this address, under names that begin with this prefix. It is
+    -- complete once all that the file holds was copied there.
+    CREATE TABLE engine_copies (
+        address TEXT NOT NULL,
+        prefix TEXT NOT NULL,
+        complete INTEGER NOT NULL,
+        PRIMARY KEY (address, prefix)
+    ) STRICT;
+    """,
 )
