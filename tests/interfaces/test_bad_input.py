@@ -169,7 +169,7 @@ def test_a_locale_that_is_not_utf_8_loses_nothing(annai: Annai, write: Write) ->
 def test_a_document_must_be_named(annai: Annai, write: Write) -> None:
     write("a.md", "# A")
     for reference in ("", " ", "#", "#1.2"):
-        assert "No document is named" in annai("get", reference, code=1).stderr
+        assert "The path is empty" in annai("get", reference, code=1).stderr
 
 
 def test_a_question_that_nobody_answers_changes_nothing(annai: Annai, write: Write) -> None:
