@@ -163,8 +163,8 @@ def load_config(
     result = Config(root=root, file=file, named=docs_dir is not None, server_url=url, **loaded)
     if environment.get(TOKEN_VARIABLE):
         result = override(result, "server", token=environment[TOKEN_VARIABLE])
-    if environment.get("NO_COLOR") and result.display.color == "auto":
-        result = override(result, "display", color="never")
+    if result.display.color == "auto" and (environment.get("NO_COLOR") or environment.get("FORCE_COLOR")):
+        result = override(result, "display", color="never" if environment.get("NO_COLOR") else "always")
     if result.chunking.overlap >= result.chunking.size:
         raise ConfigError(
             f"{file}: chunking.overlap ({result.chunking.overlap}) must be less than chunking.size "

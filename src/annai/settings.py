@@ -268,7 +268,7 @@ class Display:
     """[display]: how output looks."""
 
     default_format: ListFormat = setting("table", "Format of lists such as `collection ls` and `status`.")
-    color: ColorMode = setting("auto", "When to use colours; auto: on a terminal.")
+    color: ColorMode = setting("auto", "When to use colours; auto: on a terminal, or as NO_COLOR and FORCE_COLOR say.")
 
 
 SECTIONS: dict[str, type] = {

@@ -85,8 +85,8 @@ def test_paths_open_from_the_current_folder_and_work_with_get(annai: Annai, writ
     write("b/a.md", "# Title\n\nSome apple text.")
     inside = Annai(annai.folder / "b")
     assert inside("search", "apple", "--format", "files").stdout == "a.md:1\n"
-    assert inside("get", "a.md").stdout == "# Title\n\nSome apple text.\n"
-    assert annai("get", "b/a.md").stdout == "# Title\n\nSome apple text.\n"
+    assert inside("get", "a.md").stdout == "# Title\n\nSome apple text."
+    assert annai("get", "b/a.md").stdout == "# Title\n\nSome apple text."
 
 
 def test_content_says_what_a_result_carries(annai: Annai, write: Write) -> None:
@@ -154,6 +154,7 @@ def test_keyword_search_finds_what_its_peers_missed(tmp_path_factory: pytest.Tem
         f'[project]\nroot = "{EXAMPLES}"\n[database]\npath = "{index.parent}/i.sqlite"\n'
         '[embedding]\nprovider = "hashing"\n'
     )
+    annai("trust", "--yes", "--config", str(index))
     for query, expected in KEYWORDS:
         arguments = ("--mode", "keyword", "-n", "50", "--config", str(index))
         found = [str(row["path"]).rpartition("/")[2] for row in results(annai, query, *arguments)]

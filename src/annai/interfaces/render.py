@@ -1,18 +1,18 @@
 """How is an answer shown? The same values as text for people, as JSON, as Markdown and as lists of files."""
 
+import io
 import json
 import os
 import shutil
-import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import click
-
 from annai.config import Config
+from annai.interfaces.terminal import Screen, echo, standard_output
 from annai.searching.spelling import apply_corrections
+from annai.text.escapes import escape_json, escape_line
 from annai.text.tokens import matching_spans, query_words, words
 from annai.types import Answer, Collection, Hit, ImportSummary, Selection, Status, StoredSection
 
@@ -40,15 +40,21 @@ MAX_PREVIEW_CHARACTERS = 400
 """A preview line is cut here before it is fitted to the terminal."""
 
 
-def render_answer(answer: Answer, form: str, *, preview_lines: int = 3, explain: bool = False) -> str:
-    """An answer in one of `SEARCH_FORMATS`."""
-    if form == "json":
-        return json.dumps(answer_json(answer, explain), ensure_ascii=False, indent=2) + "\n"
-    if form == "files":
-        return "".join(f"{_relative_path(hit, answer.sources)}:{hit.start_line}\n" for hit in answer.results)
-    if form == "markdown":
-        return _render_markdown(answer, explain)
-    return _render_text(answer, preview_lines, explain)
+def print_answer(answer: Answer, form: str, config: Config, *, preview_lines: int = 3, explain: bool = False) -> None:
+    """Write an answer to standard output in one of `SEARCH_FORMATS`."""
+    if form == "text":
+        echo(_render_text(answer, standard_output(config), preview_lines, explain), nl=False, styled=True)
+    elif form == "json":
+        print_json(answer_json(answer, explain))
+    elif form == "files":
+        echo("".join(f"{_relative_path(hit, answer.sources)}:{hit.start_line}\n" for hit in answer.results), nl=False)
+    else:
+        echo(_render_markdown(answer, explain), nl=False)
+
+
+def print_json(value: object) -> None:
+    """Write a value to standard output as JSON that is safe to show and loses nothing."""
+    echo(escape_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
@@ -198,14 +204,17 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], config: C
 
     table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(escape_line(cell)) for cell in row))
+    screen, drawn = standard_output(config), io.StringIO()
     console = Console(
-        force_terminal=True if config.display.color == "always" else None,
-        no_color=config.display.color == "never",
+        file=drawn,
+        force_terminal=screen.has_color,
+        no_color=not screen.has_color,
         # Without a terminal there is no width to cut to.
-        width=None if sys.stdout.isatty() else 1000,
+        width=_terminal_width() if screen.is_terminal else 1000,
     )
     console.print(table)
+    echo(drawn.getvalue(), nl=False, styled=True)
 
 
 def size(count: int) -> str:
@@ -218,32 +227,33 @@ def size(count: int) -> str:
     return f"{amount:.1f} GB"
 
 
-def _render_text(answer: Answer, preview_lines: int, explain: bool) -> str:
+def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bool) -> str:
     weights = query_words(apply_corrections(answer.query, answer.corrected))
     terms = {word for word, weight in weights.items() if weight == 1} or set(weights)
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = _terminal_width()
     several = len({hit.collection for hit in answer.results}) > 1
-    blocks = [click.style(f"{line}\n", dim=True) for line in correction_lines(answer)]
+    blocks = [f"{screen.show(line, dim=True)}\n" for line in correction_lines(answer)]
     for hit in answer.results:
-        address = click.style(f"{_relative_path(hit, answer.sources)}:{hit.passage_line}", bold=True)
-        label = click.style(f"[{hit.collection}] ", fg="magenta") if several else ""
-        lines = [f"{label}{address}  {_bar(hit.score)} {hit.score:.2f}"]
+        address = screen.show(f"{_relative_path(hit, answer.sources)}:{hit.passage_line}", bold=True)
+        label = screen.show(f"[{hit.collection}] ", fg="magenta") if several else ""
+        lines = [f"{label}{address}  {_bar(hit.score, screen)} {hit.score:.2f}"]
         lines.append(
             "  "
-            + click.style(breadcrumbs(hit.title, hit.heading_path), fg="cyan")
+            + screen.show(breadcrumbs(hit.title, hit.heading_path), fg="cyan")
             + (" (out of date)" if hit.is_dirty else "")
         )
         if explain:
-            lines.append("  " + click.style(_explanation(hit), dim=True))
+            lines.append("  " + screen.show(_explanation(hit), dim=True))
         lines += [
-            f"  {click.style('│', dim=True)} {_highlight(line, terms, width - 4)}"
+            f"  {screen.show('│', dim=True)} {_highlight(line, terms, width - 4, screen)}"
             for line in _best_lines(_without_heading(hit), terms, preview_lines)
         ]
         blocks.append("\n".join(lines) + "\n")
     if answer.results:
         more = f" of {answer.total}" if answer.total > len(answer.results) else ""
         note = f"; {answer.note}" if answer.note else ""
-        blocks.append(click.style(f"{len(answer.results)}{more} results in {answer.took_ms:.0f} ms{note}\n", dim=True))
+        summary = f"{len(answer.results)}{more} results in {answer.took_ms:.0f} ms{note}"
+        blocks.append(f"{screen.show(summary, dim=True)}\n")
     return "\n".join(blocks)
 
 
@@ -273,7 +283,7 @@ def _without_heading(hit: Hit) -> str:
     return rest if first.strip("# ") == hit.heading and rest.strip() else hit.passage
 
 
-def _highlight(line: str, terms: set[str], width: int) -> str:
+def _highlight(line: str, terms: set[str], width: int, screen: Screen) -> str:
     """The line with its matches highlighted, cut to the width around the first match."""
     spans = matching_spans(line, terms)
     first = spans[0][0] if spans else 0
@@ -288,22 +298,26 @@ def _highlight(line: str, terms: set[str], width: int) -> str:
         if start >= end:
             break
         pieces += [
-            line[at : max(start, at)],
-            click.style(line[max(start, at) : min(stop, end)], fg="yellow", bold=True),
+            screen.show(line[at : max(start, at)]),
+            screen.show(line[max(start, at) : min(stop, end)], fg="yellow", bold=True),
         ]
         at = min(max(stop, at), end)
-    pieces.append(line[at:end])
+    pieces.append(screen.show(line[at:end]))
     return ("…" if begin else "") + "".join(pieces) + ("…" if end < len(line) else "")
 
 
 def _cells(text: str) -> int:
     """How many terminal cells the text takes."""
-    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in escape_line(text))
 
 
-def _bar(score: float) -> str:
+def _terminal_width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def _bar(score: float, screen: Screen) -> str:
     full = round(score * BAR_CELLS)
-    return click.style("█" * full, fg="green") + click.style("░" * (BAR_CELLS - full), dim=True)
+    return screen.show("█" * full, fg="green") + screen.show("░" * (BAR_CELLS - full), dim=True)
 
 
 def _explanation(hit: Hit) -> str:

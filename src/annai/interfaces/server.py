@@ -34,6 +34,7 @@ from annai.interfaces.rpc import Service
 from annai.serving import daemon, pidfile
 from annai.serving.pidfile import ServerRecord
 from annai.settings import Server as ServerSettings
+from annai.text.escapes import LogFormatter
 from annai.types import ServerStatus
 from annai.upkeep.worker import Worker
 
@@ -272,7 +273,7 @@ def _set_up_logging(config: Config, log: Path | None) -> None:
             raise ServerError(f"The log {log} cannot be written: {error.strerror}; name another with --log.") from error
     verbose = logging.getLogger().level == logging.DEBUG
     level = logging.DEBUG if verbose else config.logging.level.upper()
-    form = "%(asctime)s %(levelname)s %(message)s"
-    logging.basicConfig(handlers=[handler], level=level, format=form, force=True)
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=level, force=True)
     for chatty in ("uvicorn", "uvicorn.error", "mcp", "watchfiles", "asyncio", "markdown_it", "charset_normalizer"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -43,11 +43,11 @@ class Connection:
         """An answer may take this many seconds."""
         self.url = url
         self._seconds = seconds
-        parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
             self._address = parts.hostname or "", parts.port
         except ValueError:
-            self._address = "", None
+            parts, self._address = urlsplit(""), ("", None)
         if parts.scheme not in ("http", "https") or not self._address[0]:
             raise ConfigError(f"{url!r} is not the address of a server; write one like http://127.0.0.1:24280.")
         self._secure = parts.scheme == "https"

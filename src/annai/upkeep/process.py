@@ -13,6 +13,7 @@ import threading
 from annai.config import Config
 from annai.engine import Engine
 from annai.errors import AnnaiError
+from annai.text.escapes import LogFormatter
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,9 @@ def main() -> None:
     """Run in the process: read the settings from standard input, then index until that ends or nothing is due."""
     if hasattr(os, "nice"):
         os.nice(NICENESS)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     config: Config = pickle.load(sys.stdin.buffer)  # noqa: S301 - only the process that started this one can write here
     parent_ended = threading.Event()
 

@@ -11,7 +11,8 @@ from typing import cast
 import click
 
 from annai import __version__
-from annai.errors import AnnaiError
+from annai.errors import AnnaiError, OutputError
+from annai.interfaces.terminal import echo, warn
 
 COMMANDS = {
     "search": "search",
@@ -68,6 +69,7 @@ def cli(ctx: click.Context, config: Path | None, verbose: bool) -> None:
 
 def main() -> None:
     """Run the program and leave it with its exit code: 0 done, 1 an error, 2 wrong usage."""
+    _open_closed_streams()
     _speak_utf_8()
     # Before numpy comes: a search multiplies so little that several threads wait for one another longer than they work.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -81,42 +83,76 @@ def run(arguments: list[str]) -> int:
     try:
         # Outside standalone mode click returns the code that ctx.exit was given, or what the command returned.
         result = cli.main(arguments, prog_name="annai", standalone_mode=False)
-        sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        echo(shown.getvalue(), err=True, nl=False)
         return error.exit_code
-    except AnnaiError as error:
-        click.echo(f"annai: {error}", err=True)
-        return 1
     except (KeyboardInterrupt, click.Abort) as error:
         return _stopped(error)
-    except BrokenPipeError:
-        # Whoever read our output has left (`annai search … | head`): nothing is wrong, and nothing can be flushed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:
+        # How click ends when whoever read our output has left (`annai search … | head`): nothing is wrong.
+        _discard_output()
         return 0
+    except OutputError as error:
+        _discard_output()
+        warn(error)
+    except AnnaiError as error:
+        warn(error)
+    except MemoryError:
+        warn("There is not enough memory for this; close other programs, or index fewer or smaller files.")
     except Exception as error:
         logging.getLogger(__name__).debug("unexpected", exc_info=True)
-        click.echo(
-            f"annai: unexpected error ({type(error).__name__}: {error}); "
-            "please report it with the output of --verbose.",
-            err=True,
+        warn(
+            _reason(error)
+            or f"unexpected error ({type(error).__name__}: {error}); please report it with the output of --verbose."
         )
-        return 1
+    return 1
+
+
+def _reason(error: Exception) -> str:
+    """What the user can do about an error of the system; empty if that is not known."""
+    try:
+        Path.cwd()
+    except OSError:
+        return "The current folder no longer exists; change to another one."
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)} cannot be used: {(error.strerror or str(error)).lower()}."
+    return ""
+
+
+def _open_closed_streams() -> None:
+    """Give standard streams that are closed a place: otherwise the next file opened becomes one of them."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
 
 
 def _speak_utf_8() -> None:
     """Let no character break the output: whoever reads a pipe gets UTF-8, a terminal what it can show."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        if stream.isatty():
+            stream.reconfigure(errors="replace")
+        else:
+            # Line ends too are written as a document has them, on Windows as well.
+            stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+
+
+def _discard_output() -> None:
+    """Send what is still unwritten nowhere, or Python would complain of it at the end."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _stopped(error: BaseException) -> int:
     """Say how the program was stopped before its end; the exit code."""
     if isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt):
         # A question that nobody answered: the input ended, or Ctrl-C came instead of a word.
-        click.echo("\nannai: no answer, so nothing was done; `--help` shows how to answer in advance.", err=True)
+        echo(err=True)
+        warn("no answer, so nothing was done; `--help` shows how to answer in advance.")
         return 1
-    click.echo("annai: interrupted; what was indexed so far is kept, and the next run continues from there.", err=True)
+    warn("interrupted; what was indexed so far is kept, and the next run continues from there.")
     return INTERRUPTED

@@ -1,13 +1,13 @@
 """`annai collection …`: register folders, change and list them."""
 
-import json
 from pathlib import Path
 
 import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import format_option, project_command
-from annai.interfaces.render import collection_json, print_table
+from annai.interfaces.render import collection_json, print_json, print_table
+from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.serving.client import Client
 from annai.types import Collection
@@ -35,12 +35,8 @@ def add(config: Config, name: str, description: str, source: Path) -> None:
     with open_project(config) as project:
         added = project.add_collection(name, source, description)
         is_served = isinstance(project, Client)
-    when = (
-        "The server indexes it now."
-        if is_served
-        else f"The next search indexes it, or `annai import -n {added.name}` does."
-    )
-    click.echo(f"Added {added.name}: {added.source}. {when}")
+    later = f"The next search indexes it, or `annai import -n {added.name}` does."
+    echo(f"Added {added.name}: {added.source}. {'The server indexes it now.' if is_served else later}")
 
 
 @command.command("update")
@@ -54,7 +50,7 @@ def update(config: Config, name: str, description: str | None, source: Path | No
         raise click.UsageError("Nothing to change; give --description, --source or both.")
     with open_project(config) as project:
         project.update_collection(name, description=description, source=source)
-    click.echo(f"Updated {name}.")
+    echo(f"Updated {name}.")
 
 
 @command.command("delete")
@@ -66,10 +62,10 @@ def delete(config: Config, name: str, yes: bool) -> None:
     with open_project(config) as project:
         documents = project.status(name).collections[0].statistics.documents
         if not yes and not click.confirm(f"Delete {name} and the index of its {documents:,} documents?", err=True):
-            click.echo("Nothing was deleted.")
+            echo("Nothing was deleted.")
             return
         project.delete_collection(name)
-    click.echo(f"Deleted {name}.")
+    echo(f"Deleted {name}.")
 
 
 @command.command("enable")
@@ -79,7 +75,7 @@ def enable(config: Config, name: str) -> None:
     """Include a collection in searches."""
     with open_project(config) as project:
         project.update_collection(name, enabled=True)
-    click.echo(f"Enabled {name}.")
+    echo(f"Enabled {name}.")
 
 
 @command.command("disable")
@@ -92,7 +88,7 @@ def disable(config: Config, name: str) -> None:
     """
     with open_project(config) as project:
         project.update_collection(name, enabled=False)
-    click.echo(f"Disabled {name}.")
+    echo(f"Disabled {name}.")
 
 
 @command.command("ls")
@@ -106,14 +102,14 @@ def ls(config: Config, everything: bool, form: str | None) -> None:
     shown = [collection for collection in known if everything or collection.enabled]
     chosen = form or config.display.default_format
     if chosen == "json":
-        click.echo(json.dumps([collection_json(each) for each in shown], ensure_ascii=False, indent=2))
+        print_json([collection_json(each) for each in shown])
     elif not shown:
-        click.echo("No collections are registered; searches cover the whole project.", err=True)
+        echo("No collections are registered; searches cover the whole project.", err=True)
     elif everything or form == "table":
         print_table(("name", "enabled", "description", "source", "last import"), map(_row, shown), config)
     else:
         for collection in shown:
-            click.echo(collection.name)
+            echo(collection.name)
 
 
 def _row(collection: Collection) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """`annai eval`: how good are the answers, and do other settings give better ones?"""
 
-import json
 import tempfile
 import tomllib
 from contextlib import ExitStack
@@ -14,7 +13,8 @@ from annai.config import Config, override
 from annai.engine import Engine
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import confirm_large_index, open_fresh, progress_bar, project_command
-from annai.interfaces.render import print_table
+from annai.interfaces.render import print_json, print_table
+from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.project import Project
 from annai.searching.evaluation import Evaluation, QuestionResult, evaluate, read_judgements, read_questions, write_run
@@ -86,7 +86,7 @@ def command(
     if run:
         write_run(found[""], run)
     if form == "json":
-        click.echo(json.dumps([_plain(name, each) for name, each in found.items()], ensure_ascii=False, indent=2))
+        print_json([_plain(name, each) for name, each in found.items()])
     else:
         _show(found, config)
 
@@ -151,9 +151,9 @@ def _show(found: dict[str, Evaluation], config: Config) -> None:
     for name, evaluation in found.items():
         median, most = evaluation.milliseconds
         label = f"{name or 'current'}: " if several else ""
-        click.echo(f"{label}{median:.1f} ms per question, 95% under {most:.1f} ms")
+        echo(f"{label}{median:.1f} ms per question, 95% under {most:.1f} ms")
     if worst := found[""].worst:
-        click.echo("\nWorst questions:\n")
+        echo("\nWorst questions:\n")
         print_table(("id", "nDCG@10", "question", "wanted", "at rank"), map(_worst_row, worst), config)
 
 

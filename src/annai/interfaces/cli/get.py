@@ -1,6 +1,5 @@
 """`annai get`: show a document or a section."""
 
-import json
 import re
 
 import click
@@ -8,7 +7,8 @@ import click
 from annai.config import Config
 from annai.errors import QueryError
 from annai.interfaces.cli.options import open_fresh, project_command
-from annai.interfaces.render import section_json, section_line
+from annai.interfaces.render import print_json, section_json, section_line
+from annai.interfaces.terminal import echo, standard_output
 from annai.types import Selection, StoredSection
 
 
@@ -33,15 +33,16 @@ def command(config: Config, reference: str, part: str | None, lines: str | None,
     if part == "children":
         children = place.children
         if form == "json":
-            click.echo(json.dumps([section_json(child) for child in children], ensure_ascii=False, indent=2))
+            print_json([section_json(child) for child in children])
         for child in children if form == "text" else ():
-            click.echo(section_line(child))
+            echo(section_line(child))
         return
     section, text = _chosen(place, part, lines)
     if form == "json":
-        click.echo(json.dumps({**section_json(section), "content": text}, ensure_ascii=False, indent=2))
+        print_json({**section_json(section), "content": text})
     else:
-        click.echo(text, nl=not text.endswith("\n"))
+        # A copy is the document itself; only a prompt must not follow on its last line.
+        echo(text, nl=standard_output(config).is_terminal and not text.endswith("\n"))
 
 
 def _chosen(place: Selection, part: str | None, lines: str | None) -> tuple[StoredSection, str]:

@@ -9,6 +9,7 @@ from annai.config import Config, override
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import duration, progress_bar, project_command
 from annai.interfaces.render import summary_line
+from annai.interfaces.terminal import echo
 from annai.opening import open_project, own_server
 from annai.types import ImportMode, ImportSummary
 from annai.values import choices
@@ -52,6 +53,6 @@ def command(
 
 def tell(summary: ImportSummary, seconds: float) -> None:
     """Say what was done."""
-    click.echo(f"{summary_line(summary)} ({duration(seconds)})")
+    echo(f"{summary_line(summary)} ({duration(seconds)})")
     if summary.skipped or summary.failed:
-        click.echo("`annai status` shows which files were skipped or failed, and why.", err=True)
+        echo("`annai status` shows which files were skipped or failed, and why.", err=True)

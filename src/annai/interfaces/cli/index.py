@@ -1,6 +1,5 @@
 """`annai index …`: how the queue stands, and indexing again."""
 
-import json
 from time import perf_counter
 
 import click
@@ -8,7 +7,8 @@ import click
 from annai.config import Config
 from annai.interfaces.cli.imports import tell
 from annai.interfaces.cli.options import format_option, progress_bar, project_command
-from annai.interfaces.render import queue_lines, status_json
+from annai.interfaces.render import print_json, queue_lines, status_json
+from annai.interfaces.terminal import echo
 from annai.opening import open_project
 
 
@@ -30,11 +30,11 @@ def status(config: Config, form: str | None) -> None:
         told = status_json(found)
         values: dict[str, object] = {"documents": documents, "sections": sections}
         values |= {name: told[name] for name in ("requests", "indexing", "errors", "server")}
-        click.echo(json.dumps(values, ensure_ascii=False, indent=2))
+        print_json(values)
         return
-    click.echo(f"Indexed    {documents:,} documents, {sections:,} sections")
+    echo(f"Indexed    {documents:,} documents, {sections:,} sections")
     for line in queue_lines(found):
-        click.echo(line)
+        echo(line)
 
 
 @command.command("rebuild")

@@ -6,6 +6,7 @@ import click
 
 from annai.config import CONFIG_NAME
 from annai.errors import ConfigError
+from annai.interfaces.terminal import echo
 from annai.settings import template
 
 
@@ -23,4 +24,4 @@ def command(force: bool) -> None:
         file.write_text(template(), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}.") from error
-    click.echo(f"Wrote {file}")
+    echo(f"Wrote {file}")

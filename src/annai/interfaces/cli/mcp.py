@@ -9,6 +9,7 @@ import click
 from annai.config import Config, override
 from annai.errors import ServerError
 from annai.interfaces.cli.options import port_number, project_command
+from annai.interfaces.terminal import echo, echo_line, warn
 
 INDEX_NAME = "index.sqlite"
 CHATTY = ("mcp", "watchfiles", "asyncio", "httpx2")
@@ -41,7 +42,7 @@ def command(config: Config, data_dir: Path | None, http: bool, port: int | None)
         _serve_http(config, port)
         return
     if sys.stdin.isatty():
-        click.echo("annai: waiting for an agent; `annai setup` configures one. Press Ctrl-C to stop.", err=True)
+        warn("waiting for an agent; `annai setup` configures one. Press Ctrl-C to stop.")
     # Before anything else is loaded: what it prints must not reach the client.
     from annai.interfaces.mcp.streams import claim_standard_streams
 
@@ -60,8 +61,8 @@ def _serve_http(config: Config, port: int | None) -> None:
 
     if record := running(config):
         raise ServerError(f"A server is already running for this project; agents reach it at {record.url}/mcp.")
-    click.echo("Agents connect to /mcp on this server.")
-    serve(config, port=port, tell=click.echo)
+    echo("Agents connect to /mcp on this server.")
+    serve(config, port=port, tell=echo_line)
 
 
 def _set_level(config: Config) -> None:

@@ -11,7 +11,8 @@ from annai.config import Config, override, secret
 from annai.embedders.base import Embedder, Vectors, load_embedder
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import format_option, project_command
-from annai.interfaces.render import print_table, size
+from annai.interfaces.render import print_json, print_table, size
+from annai.interfaces.terminal import echo
 from annai.models.catalog import KEY_VARIABLES, MODELS, KnownModel, known_model, provider_of
 from annai.models.extras import EXTRAS, is_installed
 from annai.models.weights import downloaded_weights
@@ -45,7 +46,7 @@ def ls(config: Config, form: str | None) -> None:
     """
     shown = [_described(model) for model in (_bundled(), *MODELS)]
     if (form or config.display.default_format) == "json":
-        click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
+        print_json(shown)
         return
     columns = ("name", "provider", "size", "languages", "dimensions", "licence", "installed")
     print_table(columns, ([str(each[column]) for column in columns] for each in shown), config)
@@ -73,15 +74,15 @@ def show(config: Config, name: str, form: str | None) -> None:
         values |= {"query_prefix": known.query_prefix, "document_prefix": known.document_prefix}
         values["max_tokens"] = known.max_tokens
     if (form or config.display.default_format) == "json":
-        click.echo(json.dumps(values, ensure_ascii=False, indent=2))
+        print_json(values)
         return
     for key, value in values.items():
-        click.echo(f"{key:16}{value!r}" if key.endswith("_prefix") else f"{key:16}{value}")
-    click.echo(f"\nIn annai.toml:\n\n[embedding]\nprovider = {json.dumps(settings.provider)}")
+        echo(f"{key:16}{value!r}" if key.endswith("_prefix") else f"{key:16}{value}")
+    echo(f"\nIn annai.toml:\n\n[embedding]\nprovider = {json.dumps(settings.provider)}")
     if settings.model:
-        click.echo(f"model = {json.dumps(settings.model, ensure_ascii=False)}")
+        echo(f"model = {json.dumps(settings.model, ensure_ascii=False)}")
     if known and known.has_remote_code:
-        click.echo("trust_remote_code = true  # it runs its own code: read that first")
+        echo("trust_remote_code = true  # it runs its own code: read that first")
 
 
 @command.command("test")
@@ -115,10 +116,10 @@ def test(config: Config, name: str, provider: str | None, device: str | None, fo
     }
     embedder.close()
     if (form or config.display.default_format) == "json":
-        click.echo(json.dumps(values, ensure_ascii=False, indent=2))
+        print_json(values)
         return
     for key, value in values.items():
-        click.echo(f"{key.replace('_', ' '):26}{size(int(value)) if key == 'memory_bytes' else value}")
+        echo(f"{key.replace('_', ' '):26}{size(int(value)) if key == 'memory_bytes' else value}")
 
 
 def _settings(config: Config, name: str, provider: str | None = None) -> Embedding:

@@ -12,9 +12,11 @@ from typing import Any
 import click
 
 from annai.config import Config, load_config
+from annai.interfaces.terminal import warn
 from annai.opening import open_project
 from annai.project import Confirm, Progress, Project
 from annai.settings import ListFormat
+from annai.text.escapes import LogFormatter
 from annai.types import Freshness
 from annai.values import choices
 
@@ -71,12 +73,9 @@ def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[
 
 def set_up_logging(verbose: bool) -> None:
     """Send logs to standard error: warnings always, everything when asked."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if verbose else logging.WARNING,
-        format="%(levelname)s %(message)s" if verbose else "annai: %(message)s",
-        force=True,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter("%(levelname)s %(message)s" if verbose else "annai: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.WARNING, force=True)
     for chatty in CHATTY:
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
@@ -130,7 +129,7 @@ def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False
 def warn_if_stale(freshness: Freshness) -> None:
     """Say on standard error what an answer may lack."""
     for note in freshness.notes:
-        click.echo(f"annai: {note}", err=True)
+        warn(f"{note}")
 
 
 def confirm_large_index(yes: bool) -> Confirm:
@@ -141,7 +140,7 @@ def confirm_large_index(yes: bool) -> Confirm:
 def _confirm(count: int, seconds: float) -> bool:
     message = f"There are {count:,} files to index here; this takes about {duration(seconds)}."
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        click.echo(f"annai: {message}", err=True)
+        warn(f"{message}")
         return False
     return click.confirm(f"{message} Continue?", err=True)
 

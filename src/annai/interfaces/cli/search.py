@@ -4,7 +4,8 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import confirm_large_index, progress_bar, project_command, warn_if_stale
-from annai.interfaces.render import SEARCH_FORMATS, render_answer
+from annai.interfaces.render import SEARCH_FORMATS, print_answer
+from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.searching.query import MAX_DEPTH, MAX_RESULTS, make_query
 from annai.types import Content, Mode, Sort
@@ -75,7 +76,6 @@ def command(
     with open_project(config) as project, progress_bar("Indexing") as progress:
         answer = project.search(asked, progress=progress, confirm=confirm_large_index(yes))
     warn_if_stale(answer.freshness)
-    text = render_answer(answer, form, preview_lines=preview_lines, explain=explain)
-    click.echo(text, nl=False, color={"always": True, "never": False}.get(config.display.color))
+    print_answer(answer, form, config, preview_lines=preview_lines, explain=explain)
     if not answer.results:
-        click.echo(f"Nothing found for {query!r}; try other or fewer words.", err=True)
+        echo(f"Nothing found for {query!r}; try other or fewer words.", err=True)

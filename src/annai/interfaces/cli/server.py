@@ -1,6 +1,5 @@
 """`annai server …`: the server that keeps a project's index fresh and answers at once."""
 
-import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +9,8 @@ import click
 from annai.config import Config
 from annai.errors import ServerError
 from annai.interfaces.cli.options import duration, format_option, port_number, project_command
-from annai.interfaces.render import queue_lines, size, status_json
+from annai.interfaces.render import print_json, queue_lines, size, status_json
+from annai.interfaces.terminal import echo, echo_line
 from annai.serving import daemon
 from annai.serving.client import Client
 from annai.serving.pidfile import ServerRecord, left_behind, read_token, running
@@ -48,7 +48,7 @@ def start(config: Config, port: int | None, foreground: bool, log: Path | None) 
     if foreground:
         from annai.interfaces.server import serve  # only the server itself needs all of it
 
-        serve(config, port=port, log=log.absolute() if log else None, tell=click.echo)
+        serve(config, port=port, log=log.absolute() if log else None, tell=echo_line)
         return
     _start(config, port, log)
 
@@ -79,13 +79,13 @@ def status(config: Config, form: str | None) -> None:
     record = running(config)
     if (form or config.display.default_format) == "json":
         values: dict[str, object] = {"running": record is not None, "crashed": left_behind(config)}
-        click.echo(json.dumps(values | (_values(config, record) if record else {}), ensure_ascii=False, indent=2))
+        print_json(values | (_values(config, record) if record else {}))
     elif record:
         _print(record, _ask(config, record))
     elif left_behind(config):
-        click.echo("The server crashed or was killed; `annai server start` starts a new one.")
+        echo("The server crashed or was killed; `annai server start` starts a new one.")
     else:
-        click.echo(f"No server is running for {config.root}; `annai server start` starts one.")
+        echo(f"No server is running for {config.root}; `annai server start` starts one.")
 
 
 def _start(config: Config, port: int | None, log: Path | None) -> None:
@@ -93,7 +93,7 @@ def _start(config: Config, port: int | None, log: Path | None) -> None:
 
     check_root(config)
     if left_behind(config):
-        click.echo("The last server crashed or was killed; starting a new one.")
+        echo("The last server crashed or was killed; starting a new one.")
     options = [] if port is None else ["--port", str(port or "auto")]
     options += ["--config", str(config.file)] if config.file else []
     options += ["--docs-dir", str(config.root)] if config.named else []
@@ -104,12 +104,12 @@ def _start(config: Config, port: int | None, log: Path | None) -> None:
             f"`annai server restart --port {port}` moves it."
         )
     if is_new and port is None and record.port != config.server.port:
-        click.echo(f"Port {config.server.port} is taken, so a free one is used.")
-    click.echo(f"{'Server started' if is_new else 'A server is already running'} at {record.url} (pid {record.pid}).")
+        echo(f"Port {config.server.port} is taken, so a free one is used.")
+    echo(f"{'Server started' if is_new else 'A server is already running'} at {record.url} (pid {record.pid}).")
 
 
 def _tell_ending(ending: daemon.StopResult, config: Config) -> None:
-    click.echo(
+    echo(
         {
             "none": f"No server is running for {config.root}.",
             "crashed": "The server had crashed or was killed; cleaned up after it.",
@@ -144,11 +144,11 @@ def _values(config: Config, record: ServerRecord) -> dict[str, object]:
 
 
 def _print(record: ServerRecord, status: Status) -> None:
-    click.echo(f"Server     {record.url} (pid {record.pid}, annai {record.version})")
-    click.echo(f"Project    {record.project_root}")
-    click.echo(f"Uptime     {duration(_uptime(record))}")
+    echo(f"Server     {record.url} (pid {record.pid}, annai {record.version})")
+    echo(f"Project    {record.project_root}")
+    echo(f"Uptime     {duration(_uptime(record))}")
     if status.server:
-        click.echo(f"Memory     {size(status.server.memory)}")
-    click.echo(f"Log        {os.path.relpath(record.log) if record.log else 'standard error'}")
+        echo(f"Memory     {size(status.server.memory)}")
+    echo(f"Log        {os.path.relpath(record.log) if record.log else 'standard error'}")
     for line in queue_lines(status):
-        click.echo(line)
+        echo(line)

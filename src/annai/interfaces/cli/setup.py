@@ -5,6 +5,7 @@ import click
 from annai.config import Config
 from annai.interfaces.cli.options import project_command
 from annai.interfaces.setup.programs import PROGRAMS, apply_edit, plan_edit
+from annai.interfaces.terminal import echo
 
 
 @click.command()
@@ -20,12 +21,12 @@ def command(config: Config, client: str, only_print: bool) -> None:
     program = PROGRAMS[client]
     edit = plan_edit(config, program)
     if only_print:
-        click.echo(f"{edit.file}:", err=True)
-        click.echo(edit.snippet, nl=False)
+        echo(f"{edit.file}:", err=True)
+        echo(edit.snippet, nl=False)
         return
     if not edit.is_needed:
-        click.echo(f"{edit.file} already has this entry.")
+        echo(f"{edit.file} already has this entry.")
         return
     backup = apply_edit(edit)
-    click.echo(f"Wrote {edit.file}" + (f"; the old version is in {backup.name}." if backup else "."))
-    click.echo(program.next_step)
+    echo(f"Wrote {edit.file}" + (f"; the old version is in {backup.name}." if backup else "."))
+    echo(program.next_step)

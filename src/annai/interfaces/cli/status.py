@@ -1,12 +1,11 @@
 """`annai status`: how does the index stand?"""
 
-import json
-
 import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import format_option, project_command
-from annai.interfaces.render import print_table, queue_lines, size, status_json
+from annai.interfaces.render import print_json, print_table, queue_lines, size, status_json
+from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.types import Status
 
@@ -25,22 +24,22 @@ def command(config: Config, name: str, form: str | None) -> None:
         status = project.status(name)
         paths = project.document_paths(name) if name else []
     if (form or config.display.default_format) == "json":
-        click.echo(json.dumps(status_json(status), ensure_ascii=False, indent=2))
+        print_json(status_json(status))
         return
-    click.echo(f"Project    {status.root}")
-    click.echo(f"Index      {status.database} ({size(status.size_on_disk)})")
-    click.echo(f"Embedder   {status.embedder}")
+    echo(f"Project    {status.root}")
+    echo(f"Index      {status.database} ({size(status.size_on_disk)})")
+    echo(f"Embedder   {status.embedder}")
     if status.server:
-        click.echo(f"Server     {status.server.url} (pid {status.server.pid})")
+        echo(f"Server     {status.server.url} (pid {status.server.pid})")
     if status.server or status.requests.get("pending") or status.requests.get("processing"):
         for line in queue_lines(status):
-            click.echo(line)
-    click.echo()
+            echo(line)
+    echo()
     _print_collections(status, config)
     if paths:
-        click.echo()
+        echo()
         for path in paths:
-            click.echo(path)
+            echo(path)
     _print_problems(status)
 
 
@@ -66,7 +65,7 @@ def _print_collections(status: Status, config: Config) -> None:
 def _print_problems(status: Status) -> None:
     problems = [(each.collection.name, state) for each in status.collections for state in each.problems]
     if problems:
-        click.echo()
+        echo()
     for name, state in problems:
         if state.problem:
-            click.echo(f"{state.problem.kind}  {name}:{state.path}: {state.problem.reason}")
+            echo(f"{state.problem.kind}  {name}:{state.path}: {state.problem.reason}")

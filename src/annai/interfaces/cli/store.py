@@ -5,6 +5,7 @@ import click
 from annai.config import Config, override
 from annai.interfaces.cli.options import progress_bar, project_command
 from annai.interfaces.render import size
+from annai.interfaces.terminal import echo, warn
 from annai.stores.base import ENGINES, load_store
 
 KEPT = [name for name in ENGINES if name != "memory"]
@@ -36,17 +37,17 @@ def check(context: click.Context, config: Config, repairing: bool) -> None:
     with Engine(config) as engine:
         faults = maintenance.check(engine.store)
         for fault in faults[:SHOWN]:
-            click.echo(str(fault))
+            echo(str(fault))
         if len(faults) > SHOWN:
-            click.echo(f"… and {len(faults) - SHOWN:,} more")
+            echo(f"… and {len(faults) - SHOWN:,} more")
         left = maintenance.repair(engine) if faults and repairing else faults
     if not faults:
-        click.echo("The index is consistent.")
+        echo("The index is consistent.")
     elif not left:
-        click.echo(f"Repaired: {len(faults):,}.")
+        echo(f"Repaired: {len(faults):,}.")
     else:
         hint = "`annai import -m replace` rebuilds it" if repairing else "`annai store check --repair` fixes them"
-        click.echo(f"annai: {len(left):,} inconsistencies in the index; {hint}.", err=True)
+        warn(f"{len(left):,} inconsistencies in the index; {hint}.")
         context.exit(1)
 
 
@@ -59,7 +60,7 @@ def vacuum(config: Config) -> None:
 
     with Engine(config) as engine:
         before, after = maintenance.vacuum(engine)
-    click.echo(f"{size(before)} before, {size(after)} now.")
+    echo(f"{size(before)} before, {size(after)} now.")
 
 
 @command.command("migrate")
@@ -82,10 +83,8 @@ def migrate(config: Config, engine: str, url: str) -> None:
         raise click.UsageError(f"The index is already stored there, in {engine}.")
     with Engine(config) as source, load_store(other) as target, progress_bar("Moving") as progress:
         moved = maintenance.migrate(source, target, progress=progress)
-    click.echo(
+    echo(
         f"Moved {moved.documents:,} documents with {moved.sections:,} sections to {engine}; the copy is identical "
         f"(checksum {moved.checksum[:12]})."
     )
-    click.echo(
-        f'To use it, add this to annai.toml:\n\n[store]\nengine = "{engine}"' + (f'\nurl = "{url}"' if url else "")
-    )
+    echo(f'To use it, add this to annai.toml:\n\n[store]\nengine = "{engine}"' + (f'\nurl = "{url}"' if url else ""))

@@ -6,6 +6,7 @@ import click
 
 from annai.config import Config, FoundSettings, find_settings, load_config, user_folder
 from annai.interfaces.cli.options import set_up_logging
+from annai.interfaces.terminal import echo
 from annai.trust import TrustStore
 from annai.types import Collection
 
@@ -32,24 +33,24 @@ def command(yes: bool, listing: bool, revoke: bool, docs_dir: Path | None, confi
     found = find_settings(config=config, docs_dir=docs_dir)
     if revoke:
         revoked = [store.revoke(path) for path in {found.key, found.folder}]
-        click.echo(f"{found.key} is no longer trusted." if any(revoked) else f"{found.key} was not trusted.")
+        echo(f"{found.key} is no longer trusted." if any(revoked) else f"{found.key} was not trusted.")
         return
     if not found.is_trusted:
         _show(found)
         if not yes and not click.confirm("Trust this project with it?", err=True):
-            click.echo("Nothing was trusted.")
+            echo("Nothing was trusted.")
             return
         store.trust_file(found.key, found.digest)
-        click.echo(f"{found.key} is trusted until it changes; `annai trust --revoke` takes that back.")
+        echo(f"{found.key} is trusted until it changes; `annai trust --revoke` takes that back.")
     asked = _trust_collections(store, config, docs_dir, yes=yes)
     if found.is_trusted and not asked:
-        click.echo("Everything here is trusted." if found.demands else "Nothing here needs your trust.")
+        echo("Everything here is trusted." if found.demands else "Nothing here needs your trust.")
 
 
 def _show(found: FoundSettings) -> None:
-    click.echo(f"{found.key} asks for:")
+    echo(f"{found.key} asks for:")
     for demand in found.demands:
-        click.echo(f"  {demand.setting} = {demand.value!r}\n    {demand.consequence}")
+        echo(f"  {demand.setting} = {demand.value!r}\n    {demand.consequence}")
 
 
 def _trust_collections(store: TrustStore, config: Path | None, docs_dir: Path | None, *, yes: bool) -> bool:
@@ -57,7 +58,7 @@ def _trust_collections(store: TrustStore, config: Path | None, docs_dir: Path | 
     settings = load_config(config=config, docs_dir=docs_dir)
     outside = _outside_collections(settings)
     for collection in outside:
-        click.echo(f"The index has a collection outside this project:\n  {collection.name}: {collection.source}")
+        echo(f"The index has a collection outside this project:\n  {collection.name}: {collection.source}")
         if yes or click.confirm("Let annai read that folder?", err=True):
             store.trust_source(settings.root, collection.source)
     return bool(outside)
@@ -76,9 +77,9 @@ def _outside_collections(settings: Config) -> list[Collection]:
 def _list(store: TrustStore) -> None:
     files, sources = store.files(), store.all_sources()
     if not files and not sources:
-        click.echo("Nothing is trusted on this machine.")
+        echo("Nothing is trusted on this machine.")
     for file in sorted(files):
-        click.echo(file)
+        echo(file)
     for root, folders in sorted(sources.items()):
         for folder in folders:
-            click.echo(f"{root}: the collection folder {folder}")
+            echo(f"{root}: the collection folder {folder}")

@@ -1,0 +1,69 @@
+"""How does text reach standard output? As it is for a program that reads it; escaped and in colour for people."""
+
+import errno
+import sys
+from dataclasses import dataclass
+from typing import TextIO
+
+import click
+
+from annai.config import Config
+from annai.errors import OutputError
+from annai.text.escapes import escape, escape_line
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What text for people is written for: whether it is shown by a terminal, and in colour."""
+
+    is_terminal: bool
+    has_color: bool
+
+    def show(self, text: str, *, fg: str | None = None, bold: bool | None = None, dim: bool | None = None) -> str:
+        """A part of a line as it is shown here, in this style."""
+        # Colour that somebody asked for in a pipe is shown by a terminal behind it.
+        shown = escape_line(text) if self.is_terminal or self.has_color else text
+        is_styled = self.has_color and (fg or bold or dim)
+        return click.style(shown, fg=fg, bold=bold, dim=dim) if is_styled else shown
+
+
+def standard_output(config: Config) -> Screen:
+    """Standard output, with the colours that the settings ask for."""
+    terminal = _is_terminal(sys.stdout)
+    return Screen(terminal, {"always": True, "never": False}.get(config.display.color, terminal))
+
+
+def echo(text: object = "", *, err: bool = False, nl: bool = True, styled: bool = False) -> None:
+    """Write text to standard output: every character of it, except that a terminal gets it escaped.
+
+    `styled` text was escaped and styled by a `Screen`. With `err` it goes to standard error, always escaped. Raises
+    `OutputError` if standard output cannot be written.
+    """
+    shown = escape(str(text)) if err or (not styled and _is_terminal(sys.stdout)) else str(text)
+    try:
+        if sys.stdout is None and not err:
+            raise OSError(errno.EBADF, "it is closed")
+        # Otherwise click removes escape sequences where there is no terminal, and a copy differs from its document.
+        click.echo(shown, err=err, nl=nl, color=True)
+    except OSError as error:
+        if err:
+            # Nobody is left to tell.
+            return
+        if isinstance(error, BrokenPipeError):
+            raise
+        reason = (error.strerror or str(error)).lower()
+        raise OutputError(f"The output cannot be written ({reason}).") from error
+
+
+def echo_line(text: str) -> None:
+    """Write one line to standard output, escaped wherever that goes: it may be a log."""
+    echo(escape_line(text))
+
+
+def warn(sentence: object) -> None:
+    """Say something on standard error, on one line."""
+    echo(f"annai: {escape_line(str(sentence))}", err=True)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
