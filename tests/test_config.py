@@ -59,8 +59,10 @@ def test_a_named_file_comes_before_the_environment_and_that_before_walking_up(tm
 
 def test_pyproject_works_too_and_is_ignored_without_our_table(tmp_path: Path) -> None:
     assert load(tmp_path, "[tool.annai.search]\nlimit = 9\n", "pyproject.toml").search.limit == 9
-    config = load(tmp_path, "[tool.other]\nx = 1\n", "pyproject.toml")
-    assert config.file is None
+    for without in ("[tool.other]\nx = 1\n", "tool = 1\n", "[this is not TOML\n", "\xff"):
+        assert load(tmp_path, without, "pyproject.toml").file is None
+    with pytest.raises(ConfigError, match=r"tool\.annai must be a table"):
+        load(tmp_path, "[tool]\nannai = 1\n", "pyproject.toml")
 
 
 def test_the_root_is_relative_to_the_file(tmp_path: Path) -> None:
@@ -131,3 +133,5 @@ def test_the_template_explains_every_setting_and_loads_when_uncommented(tmp_path
 
 def test_no_color_is_heard(tmp_path: Path) -> None:
     assert load_config(start=tmp_path, environment={"NO_COLOR": "1"}).display.color == "never"
+    assert load_config(start=tmp_path, environment={"FORCE_COLOR": "1"}).display.color == "always"
+    assert load_config(start=tmp_path, environment={"NO_COLOR": "1", "FORCE_COLOR": "1"}).display.color == "never"

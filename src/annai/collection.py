@@ -5,6 +5,7 @@ import functools
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from annai.config import Config, user_folder
@@ -165,6 +166,9 @@ def _warn_once(collection: Collection) -> None:
 
 
 def _directory(source: Path) -> Path:
-    if not source.expanduser().is_dir():
-        raise CollectionError(f"There is no folder {source}; name an existing one with --source.")
-    return source.expanduser().resolve()
+    # What cannot be the path of anything (too long, a zero byte, an unknown user's home) is no folder either.
+    with suppress(OSError, ValueError, RuntimeError):
+        folder = source.expanduser().resolve()
+        if folder.is_dir():
+            return folder
+    raise CollectionError(f"There is no folder {source}; name an existing one with --source.")

@@ -156,9 +156,11 @@ def load_config(
         table = _merged(_read_user_table(user_file), table)
     loaded = _checked(table, file or user_file)
     project: Project = loaded.get("project", Project())
-    root = docs_dir.resolve() if docs_dir else (folder / Path(project.root).expanduser()).resolve()
+    root = docs_dir.resolve() if docs_dir else (folder / _expanded(project.root)).resolve()
     if not root.is_dir():
         raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder; correct it.")
+    if any("\ud800" <= character <= "\udfff" for character in str(root)):
+        raise ConfigError(f"The path of this folder, {os.fsencode(root)!r}, is not valid UTF-8; rename it.")
     url = environment.get(SERVER_VARIABLE, "")
     result = Config(root=root, file=file, named=docs_dir is not None, server_url=url, **loaded)
     if environment.get(TOKEN_VARIABLE):
@@ -171,6 +173,11 @@ def load_config(
             f"({result.chunking.size}); make it smaller."
         )
     return result
+
+
+def _expanded(path: str) -> str:
+    """The path with `~` as the home folder; Path's own way to do so fails for a user that does not exist."""
+    return os.path.expanduser(path)  # noqa: PTH111
 
 
 def find_settings(
@@ -328,12 +335,14 @@ def _read_table(file: Path) -> tuple[dict[str, Any], bytes]:
     table, content = _parse(file)
     if file.name == "pyproject.toml":
         table = table.get("tool", {}).get("annai", {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"{file}: tool.annai must be a table; write [tool.annai.search] and so on.")
     models = [table.get("embedding"), table.get("rerank")]
     if isinstance(table.get("collections"), dict):
         models += [each.get("embedding") for each in table["collections"].values() if isinstance(each, dict)]
     for values in models:
         if isinstance(values, dict) and isinstance(values.get("model"), str) and values["model"]:
-            path = file.parent / Path(values["model"]).expanduser()
+            path = file.parent / _expanded(values["model"])
             values["model"] = str(path) if path.is_dir() else values["model"]
     return table, content
 

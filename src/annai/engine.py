@@ -367,7 +367,8 @@ class Engine(Project):
 
     def document_paths(self, name: str) -> list[str]:
         """The paths of a collection's documents, in order."""
-        return sorted(path for path, state in self.store.states(name).items() if not state.problem)
+        known = self.store.states(collections.find(self.store, self.config, name).name)
+        return sorted(path for path, state in known.items() if not state.problem)
 
     def _latest_errors(self) -> list[Request]:
         requests = self.store.requests

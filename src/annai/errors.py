@@ -19,7 +19,6 @@ Every error that annai raises on purpose is an `AnnaiError`. Its message says wh
     ├── RerankerError         results could not be reranked
     ├── QueryError            the query or one of its options is not valid
     ├── NotFound              there is no such document or section
-    ├── OutputError           the output could not be written
     └── ServerError           a server could not be started, reached or stopped
 """
 
@@ -90,10 +89,6 @@ class QueryError(AnnaiError):
 
 class NotFound(AnnaiError):
     """There is no such document or section."""
-
-
-class OutputError(AnnaiError):
-    """The output could not be written: it is closed, or its disk is full."""
 
 
 class ServerError(AnnaiError):

@@ -3,6 +3,9 @@
 import ctypes
 import json
 import os
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -179,20 +182,170 @@ def test_a_question_that_nobody_answers_changes_nothing(annai: Annai, write: Wri
     assert annai("collection", "ls").stdout == "kept\n"
 
 
-def test_a_reader_that_leaves_early_is_no_error(annai: Annai, write: Write) -> None:
-    for number in range(50):
-        write(f"{number}.md", f"# {number}\n\napple " + "text " * 500)
-    annai("import")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "annai", "search", "apple", "-n", "50", "--format", "json"],
+def in_a_shell(annai: Annai, command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What a shell makes of a command in which `annai` is the program."""
+    script = f'set -o pipefail; annai() {{ {shlex.quote(sys.executable)} -m annai "$@"; }}; {command}'
+    return subprocess.run(
+        ["bash", "-c", script],
         cwd=annai.folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": ""} | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
-    assert process.stdout is not None
-    process.stdout.read(10)
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs a shell")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_early_is_no_error(annai: Annai, write: Write, unbuffered: str) -> None:
+    for number in range(60):
+        write(f"{number}.md", f"# {number}\n\napple " + "text " * 500)
+    write("big.md", "banana line\n" * 200_000)
+    annai("import")
+    for command in ("search apple -n 60 --format json", "search apple -n 60", "get big.md", "status -n root", "--help"):
+        for reader in ("head -1", "true"):
+            done = in_a_shell(annai, f"annai {command} | {reader}", PYTHONUNBUFFERED=unbuffered)
+            assert (done.returncode, done.stderr) == (0, ""), (command, reader)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_said(annai: Annai, write: Write) -> None:
+    write("a.md", "# A\n\napple")
+    annai("import")
+    for command in ("search apple", "get a.md", "status", "search apple --format json", "--help"):
+        full = in_a_shell(annai, f"annai {command} > /dev/full")
+        assert full.returncode == 1
+        assert re.fullmatch(r"annai: .*cannot be .*written \(no space left on device\)\.\n", full.stderr), full.stderr
+    closed = in_a_shell(annai, "annai search apple >&-")
+    assert (closed.returncode, closed.stderr) == (1, "annai: The output cannot be written (it is closed).\n")
+    for others in ("2>&-", "<&-", "2>/dev/full", "2>&- <&-"):
+        done = in_a_shell(annai, f"annai search apple --format files {others}")
+        assert (done.returncode, done.stdout) == (0, "a.md:1\n"), done.stderr
+    assert in_a_shell(annai, "annai nonsense 2>/dev/full").returncode == 2
+    assert "one of them is closed" in in_a_shell(annai, "annai mcp >&-").stderr
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs a shell")
+def test_a_folder_that_was_deleted_is_said(annai: Annai) -> None:
+    for command in ("search apple", "status", "init", "trust", "server status", "mcp", "collection ls"):
+        done = in_a_shell(annai, f"mkdir gone && cd gone && rmdir ../gone && annai {command}")
+        assert (done.returncode, done.stderr) == (
+            1,
+            "annai: The current folder no longer exists; change to another one.\n",
+        )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="permissions are taken away in Linux's way")
+def test_what_would_write_an_index_that_is_read_only_says_so(annai: Annai, write: Write) -> None:
+    write("a.md", "# A\n\napple")
+    annai("import")
+    write("b.md", "# B\n\nbanana")
+    state = annai.folder / ".annai"
+    for file in state.iterdir():
+        file.chmod(0o444)
+    state.chmod(0o555)
+    for command in (
+        "import -m update",
+        "import -m replace",
+        "index rebuild",
+        "index rebuild --force a.md",
+        "store vacuum",
+    ):
+        done = run_without_privileges(annai, *command.split())
+        assert done.returncode == 1
+        assert re.fullmatch(r"annai: .* cannot be written.*; make its folder writable, or .*\n", done.stderr), (
+            done.stderr
+        )
+    checked = run_without_privileges(annai, "store", "check", "--repair")
+    state.chmod(0o755)
+    assert (checked.stdout, checked.stderr) == ("The index is consistent.\n", "")
+
+
+LONG, NUMBER = "x" * 5_000, "1" * 5_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(("index", "rebuild", path) for path in ("#", "#1", "", " ", "/", "..", LONG, "a/" * 3_000)),
+        *(("get", path) for path in (LONG, f"a.md#{NUMBER}", f"a.md#~{NUMBER}", f"a.md#1.{NUMBER}", "root:")),
+        *(("get", "a.md", "--lines", lines) for lines in (NUMBER, f"1:{NUMBER}")),
+        *(("search", "x", option, LONG) for option in ("--path", "--docs-dir", "--config", "--server", "-c")),
+        *(
+            ("search", "x", "--server", url)
+            for url in ("http://[", "http://a b", "http://\x01", "http://.a", f"http://127.0.0.1:{NUMBER}")
+        ),
+        *(("collection", "add", "-n", "x", "-d", "x", "-s", source) for source in (LONG, "~nobody-here/x")),
+        ("import", "--database", LONG),
+        ("server", "start", "--log", LONG),
+        ("eval", "--queries", LONG, "--qrels", LONG),
+        ("model", "show", LONG),
+    ],
+    ids=lambda arguments: " ".join(arguments)[:40],
+)
+def test_what_no_path_number_or_address_can_be_gets_a_sentence(
+    annai: Annai, write: Write, arguments: tuple[str, ...]
+) -> None:
+    write("a.md", "# A\n\napple")
+    told = annai(*arguments, code=1).stderr
+    assert told.startswith("annai: ")
+    assert told.count("\n") == 1
+    assert "unexpected" not in told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_bytes_that_are_not_text_get_a_sentence(annai: Annai, write: Write, tmp_path: Path) -> None:
+    write("a.md", "# A\n\napple")
+    broken = os.fsdecode(b"\xff\xfe")
+    for arguments in (("get", broken), ("index", "rebuild", broken), ("search", "x", "--docs-dir", broken)):
+        assert "There is no" in annai(*arguments, code=1).stderr
+    assert "Nothing found" in annai("search", broken, "--mode", "keyword").stderr
+    folder = tmp_path / broken
+    folder.mkdir()
+    assert "is not valid UTF-8; rename it" in Annai(folder)("search", "apple", code=1).stderr
+
+
+OUT_OF_MEMORY = """
+import resource
+from annai.interfaces.cli import run
+assert run(["get", "a.md"]) == 0
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 4_000_000,) * 2)
+raise SystemExit(run(["get", "big.md"]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory in Linux's way")
+def test_too_little_memory_gets_a_sentence(annai: Annai, write: Write) -> None:
+    write("a.md", "apple")
+    write("big.md", "banana " * 1_400_000)
+    annai("import")
+    code = [sys.executable, "-c", OUT_OF_MEMORY]
+    done = subprocess.run(code, cwd=annai.folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "apple")
+    assert done.stderr.startswith("annai: There is not enough memory for this; ")
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["annai", "search", "apple"]
+from annai.__main__ import main
+main()
+"""
+"""Presses Ctrl-C at the very moment that a module is looked for, so that no clock is needed."""
+
+
+@pytest.mark.parametrize("module", ["annai.interfaces.cli", "click", "annai.config", "numpy", "apsw", "annai.engine"])
+def test_ctrl_c_while_the_program_is_being_loaded_is_no_traceback(annai: Annai, write: Write, module: str) -> None:
+    write("a.md", "# A\n\napple")
+    code = [sys.executable, "-c", INTERRUPTED.format(module=module)]
+    done = subprocess.run(code, cwd=annai.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert re.fullmatch(r"annai: interrupted[^\n]*", done.stderr.strip())

@@ -1,6 +1,7 @@
 """What does a user see? The program as a process, with real files, wrong input and no terminal."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -198,6 +199,9 @@ def test_collections_are_managed_by_name(annai: Annai, tmp_path: Path) -> None:
     annai("collection", "disable", "-n", "guide")
     assert annai("collection", "ls").stdout == "api\n"
     assert "ガイド" in annai("collection", "ls", "--all").stdout
+    annai("collection", "disable", "-n", "api")
+    assert "Every collection is disabled" in annai("collection", "ls").stderr
+    annai("collection", "enable", "-n", "api")
     listed = json.loads(annai("collection", "ls", "--all", "--format", "json").stdout)
     assert [(row["name"], row["enabled"]) for row in listed] == [("api", True), ("guide", False)]
     annai("collection", "enable", "-n", "guide")
@@ -247,6 +251,26 @@ def test_status_tells_counts_and_why_files_were_left_out(annai: Annai, write: Wr
     assert collection["imported_at"]
     assert told["size_on_disk"] > 0
     assert "\na.md\n" in annai("status", "-n", "root").stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_status_tells_of_files_that_were_left_out_for_their_names(annai: Annai, write: Write) -> None:
+    write("é.md", "# A\n\napple")
+    decomposed = write("e\u0301.md", "# B\n\nbanana")
+    broken = Path(os.fsdecode(os.fsencode(annai.folder) + b"/\x83\xff.md"))
+    broken.write_text("# C\n\ncherry")
+    assert annai("search", "apple").stderr == ""
+    (collection,) = json.loads(annai("status", "--format", "json").stdout)["collections"]
+    assert collection["documents"] == 1
+    assert [(each["path"], each["kind"]) for each in collection["problems"]] == [
+        (r"\x83\xff.md", "skipped"),
+        ("e\u0301.md", "skipped"),
+    ]
+    assert "not valid UTF-8" in annai("status").stdout
+    decomposed.rename(annai.folder / "b.md")
+    broken.rename(annai.folder / "c.md")
+    assert {row["path"] for row in results(annai, "banana cherry", "--mode", "keyword")} == {"b.md", "c.md"}
+    assert json.loads(annai("status", "--format", "json").stdout)["collections"][0]["problems"] == []
 
 
 def test_init_writes_settings_that_load_and_does_not_overwrite_them(docs: Path) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from annai.engine import Engine
-from annai.errors import ServerError
+from annai.errors import CollectionError, ServerError
 from annai.interfaces.render import answer_json
-from annai.interfaces.rpc import MAX_BATCH_CALLS, METHODS, CallError, Service, parse
+from annai.interfaces.rpc import INTERNAL_ERROR, MAX_BATCH_CALLS, METHODS, CallError, Service, parse
+from annai.serving.wire import to_json
 from annai.types import Query, ServerStatus
 
 Write = Callable[[str, str], Path]
@@ -145,6 +146,40 @@ def test_a_call_that_makes_no_sense_gets_a_sentence(
     assert sentence in error["message"]
 
 
+@pytest.mark.parametrize(
+    "strange", ["\ud800", "a.md\udcff", "a\0b", "x" * 5_000, "#", "#" + "1" * 5_000, "~nobody/x", "~\0"]
+)
+def test_no_text_fails_inside_the_server(
+    service: Service, docs: Path, strange: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (docs / "a").mkdir()
+    result(service, "add_collection", name="there", source=str(docs / "a"))
+    for name, method in METHODS.items():
+        for changed, hint in method.hints.items():
+            given: dict[str, object] = dict.fromkeys(method.required, "there")
+            if "source" in given:
+                given["source"] = str(docs)
+            wanted = str(hint)
+            given[changed] = [strange] if "tuple" in wanted or "Sequence" in wanted else strange
+            told = json.loads(
+                to_json(service.answer({"jsonrpc": "2.0", "id": strange, "method": name, "params": given}))
+            )
+            assert told["id"] == strange
+            if "error" in told:
+                assert told["error"]["code"] != INTERNAL_ERROR, (name, changed)
+    assert caplog.text == ""
+
+
+def test_a_number_that_no_json_can_hold_is_refused() -> None:
+    for number in ("1e999", "-1e999", "NaN", "1" * 5_000):
+        with pytest.raises(CallError, match="is not JSON"):
+            parse(f'{{"jsonrpc": "2.0", "id": {number}, "method": "get_status"}}'.encode())
+
+
+def test_the_documents_of_an_unknown_collection_are_not_an_empty_list(service: Service) -> None:
+    assert answer(service, "list_documents", name="nope")["error"]["data"] == {"kind": CollectionError.__name__}
+
+
 def test_an_error_names_its_kind(service: Service) -> None:
     assert answer(service, "get_document", path="a.md")["error"]["data"] == {"kind": "NotFound"}
     assert answer(service, "delete_collection", name="a")["error"]["data"] == {"kind": "CollectionError"}
@@ -218,7 +253,7 @@ def test_callers_see_no_traces_of_the_servers_insides(
 def test_only_who_knows_the_secret_ends_the_server(engine: Engine) -> None:
     ended: list[bool] = []
     service = Service(engine, engine.config, secret="mellon", stop=lambda: ended.append(True))  # noqa: S106 - a test's
-    for wrong in ("", "melon", "mellon ", "\ud800", "é"):
+    for wrong in ("", "melon", "mellon ", "é"):
         assert answer(service, "shutdown", secret=wrong)["error"]["data"] == {"kind": ServerError.__name__}
     assert not ended
     assert result(service, "shutdown", secret="mellon") is None  # noqa: S106 - a test's

@@ -126,6 +126,7 @@ def test_a_file_that_is_not_understood_is_left_alone(annai: Annai) -> None:
         file.write_text(text)
         assert "by hand" in annai("setup", "claude-code", code=1).stderr
         assert file.read_text() == text
+        assert "annai" in json.loads(annai("setup", "claude-code", "--print").stdout)["mcpServers"]
     codex = shared_file("codex")
     codex.parent.mkdir(parents=True)
     for text in ("not toml", "mcp_servers = 5\n", 'mcp_servers = { other = { command = "x" } }\n'):

@@ -120,7 +120,7 @@ def test_a_server_is_started_looked_at_and_stopped(place: LivingProject) -> None
     annai = place.annai
     assert "No server is running for" in annai("server", "status").stdout
     assert "No server is running for" in annai("server", "stop").stdout
-    assert re.search(r"Server started at http://127\.0\.0\.1:\d+ \(pid \d+\)\.", annai("server", "start").stdout)
+    assert re.fullmatch(r"Server started at http://127\.0\.0\.1:\d+ \(pid \d+\)\.\n", annai("server", "start").stdout)
     record = place.server()
     assert "A server is already running at" in annai("server", "start").stdout
     assert place.server() == record
@@ -441,7 +441,8 @@ def test_a_server_can_be_named(place: LivingProject, tmp_path: Path, monkeypatch
 
 def test_what_is_the_servers_own_setting_is_refused(place: LivingProject, tmp_path: Path) -> None:
     place.start()
-    assert "annai server restart" in place.annai("import", "--chunk-size", "600", code=1).stderr
+    for option, value in (("--chunk-size", "600"), ("--chunk-overlap", "0")):
+        assert "annai server restart" in place.annai("import", option, value, code=1).stderr
     other = tmp_path / "other.sqlite"
     assert "added 1" in place.annai("import", "--database", str(other)).stdout
     assert other.exists()

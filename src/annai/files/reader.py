@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import stat
+import unicodedata
 from pathlib import Path, PurePosixPath
 
 from annai.errors import SkippedFile, UnreadableFile
@@ -23,8 +24,10 @@ def read_document(collection: str, source: Path, change: Change, settings: Files
     """Read one file of a collection.
 
     Raises `SkippedFile` for a file that is not meant to be a document (binary, too large, not a regular file, outside
-    of `source`) and `UnreadableFile` for one that should be a document but cannot be read now.
+    of `source`, with a name that cannot be kept) and `UnreadableFile` for one that should be a document but cannot be
+    read now.
     """
+    _check_name(change)
     try:
         data, status = _read(source, change.file, settings)
     except OSError as error:
@@ -45,6 +48,15 @@ def read_document(collection: str, source: Path, change: Change, settings: Files
         front_matter=front_matter.values,
         outline=parts,
     )
+
+
+def _check_name(change: Change) -> None:
+    try:
+        os.fsencode(change.file).decode()
+    except UnicodeDecodeError as error:
+        raise SkippedFile("its name is not valid UTF-8; rename it to index it") from error
+    if not unicodedata.is_normalized("NFC", change.path):
+        raise SkippedFile("another file's name looks the same, with its accents stored differently; rename one of them")
 
 
 def _read(source: Path, file: Path, settings: Files) -> tuple[bytes, os.stat_result]:

@@ -6,7 +6,7 @@ import os
 import stat
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -156,7 +156,8 @@ class _Walk:
     """One walk through a source, or through the parts of it that lead to the requested paths."""
 
     def __init__(self, source: Path, settings: Files, only: Sequence[str] | None = None) -> None:
-        self._requested = None if only is None else frozenset(only)
+        # A path that is not in NFC is one of two files whose names are the same in NFC: only both show that.
+        self._requested = None if only is None else frozenset(only).union(unicodedata.normalize("NFC", p) for p in only)
         self._parents = {path[:end] for path in self._requested or () for end in _slashes(path)}
         """The folders that lead to the requested paths."""
         self.inaccessible: list[str] = []
@@ -184,14 +185,19 @@ class _Walk:
             if not self._pending and self._links:
                 self._links.sort(reverse=True)
                 self._follow(*self._links.pop())
-        self._files.sort(key=lambda item: (item.path, item.file))
-        result: list[ScannedFile] = []
+        # Of files whose names are the same in NFC, one that is spelled so comes first.
+        self._files.sort(key=lambda item: (item.path, not item.file.endswith(item.path), item.file))
+        result: dict[str, ScannedFile] = {}
         for item in self._files:
-            if result and result[-1].path == item.path:
-                logger.warning("skipped %r: its name is the same as that of %r", item.file, result[-1].file)
-            else:
-                result.append(item)
-        return result
+            # The others keep their own spelling: by it the reader skips them, and says why.
+            path = item.path if item.path not in result else self._own_spelling(item.file)
+            if path in result:
+                logger.warning("skipped %r: its name is the same as that of %r", item.file, result[path].file)
+            result.setdefault(path, item if path == item.path else replace(item, path=path))
+        return list(result.values())
+
+    def _own_spelling(self, file: str) -> str:
+        return _decoded(os.path.relpath(file, self._source)).replace(os.sep, "/")
 
     def _list(self, folder: _Folder) -> None:
         """Sort the entries of one folder into files, folders and links."""
@@ -210,7 +216,7 @@ class _Walk:
         for entry in entries:
             name = entry.name if entry.name.isascii() else _storable_name(entry)
             path = folder.path + name
-            if not name or not (folder.is_requested or self._leads_to_requested(path)):
+            if not (folder.is_requested or self._leads_to_requested(path)):
                 continue
             if entry.is_symlink():
                 if self._settings.follow_symlinks:
@@ -322,11 +328,10 @@ def _slashes(path: str) -> list[int]:
 
 
 def _storable_name(entry: os.DirEntry[str]) -> str:
-    """The name in NFC, whatever the locale; empty, with a warning, if it is not valid UTF-8."""
-    try:
-        name = os.fsencode(entry.name).decode("utf-8") if os.name == "posix" else entry.name
-        name.encode("utf-8")
-    except UnicodeError:
-        logger.warning("skipped %r: its name is not valid UTF-8; rename it to index it", entry.path)
-        return ""
-    return unicodedata.normalize("NFC", name)
+    """The name in NFC, whatever the locale."""
+    return unicodedata.normalize("NFC", _decoded(entry.name))
+
+
+def _decoded(name: str) -> str:
+    """The name as text; bytes that are not UTF-8 are escaped, and the reader skips a file whose name has some."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,5 +1,6 @@
 """Who may index now? A lock that one process holds at a time, and within it one thread."""
 
+import errno
 import os
 import sys
 import threading
@@ -7,6 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from annai.errors import StoreReadOnly
 
 if sys.platform == "win32":
     import msvcrt
@@ -36,7 +39,7 @@ class IndexLock:
         """Take it for this process unless another process has it; each `acquire` needs a `release`."""
         with self._guard:
             if self._holders == 0 and self._file is not None:
-                descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+                descriptor = _open(self._file)
                 if not _try_lock(descriptor):
                     os.close(descriptor)
                     return False
@@ -68,6 +71,18 @@ class IndexLock:
                     self.release()
         finally:
             self._thread.release()
+
+
+def _open(file: Path) -> int:
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise StoreReadOnly(
+                f"{file} cannot be written, so nothing can be indexed; make its folder writable, or name another file "
+                "in database.path of annai.toml."
+            ) from error
+        raise
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -17,7 +17,7 @@ from annai.interfaces.render import answer_json, document_json, selection_json
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Duration, Operation, Project
 from annai.serving.wire import from_json, plain
 from annai.types import Content, Mode, ServerStatus, Sort
-from annai.values import TypeHint, decode_fields, suggest
+from annai.values import TypeHint, decode_fields, shorten, suggest
 
 logger = logging.getLogger(__name__)
 
@@ -211,11 +211,19 @@ class Method:
             params = dict(zip(self.hints, params, strict=False))
         found = decode_fields(self.hints, params, self.name, required=self.required)
         for name, value in found.items():
-            if isinstance(value, Path) and not value.expanduser().is_absolute():
+            _check_text(name, value)
+            if isinstance(value, Path) and not (value.is_absolute() or str(value).startswith("~")):
                 raise QueryError(
                     f"{name} must be an absolute path, not {str(value)!r}: the server has another current folder."
                 )
         return found
+
+
+def _check_text(name: str, value: object) -> None:
+    """Refuse strings that are not text: JSON can spell half of a surrogate pair, but nothing can store it."""
+    for each in value if isinstance(value, tuple | list) else (value,):
+        if isinstance(each, str | Path) and any("\ud800" <= character <= "\udfff" for character in str(each)):
+            raise QueryError(f"{name} must be text, and {shorten(str(each))} has half of a surrogate pair in it.")
 
 
 def _method(name: str, function: Callable[..., object], call: Callable[..., object], duration: Duration) -> Method:

@@ -8,8 +8,12 @@ from typing import TextIO
 import click
 
 from annai.config import Config
-from annai.errors import OutputError
+from annai.errors import AnnaiError
 from annai.text.escapes import escape, escape_line
+
+
+class OutputError(AnnaiError):
+    """Standard output is closed, or cannot take more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class Screen:
 
 def standard_output(config: Config) -> Screen:
     """Standard output, with the colours that the settings ask for."""
-    terminal = _is_terminal(sys.stdout)
+    terminal = is_terminal(sys.stdout)
     return Screen(terminal, {"always": True, "never": False}.get(config.display.color, terminal))
 
 
@@ -39,7 +43,7 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True, styled: bool 
     `styled` text was escaped and styled by a `Screen`. With `err` it goes to standard error, always escaped. Raises
     `OutputError` if standard output cannot be written.
     """
-    shown = escape(str(text)) if err or (not styled and _is_terminal(sys.stdout)) else str(text)
+    shown = escape(str(text)) if err or (not styled and is_terminal(sys.stdout)) else str(text)
     try:
         if sys.stdout is None and not err:
             raise OSError(errno.EBADF, "it is closed")
@@ -65,5 +69,6 @@ def warn(sentence: object) -> None:
     echo(f"annai: {escape_line(str(sentence))}", err=True)
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a standard stream is a terminal; None is one that is closed."""
     return stream is not None and stream.isatty()

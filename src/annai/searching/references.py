@@ -19,13 +19,12 @@ Part = tuple[Collection, Sequence[str] | None]
 MAX_SUGGESTIONS = 3
 """Paths that "did you mean" offers."""
 
-_SECTION_MARK = re.compile(r"#(?P<number>\d+(?:\.\d+)*)?(?:~(?P<piece>\d+))?\Z")
+_SECTION_MARK = re.compile(r"#(?P<number>\d{1,9}(?:\.\d{1,9})*)?(?:~(?P<piece>\d{1,9}))?\Z")
 
 
 def locate(store: DocumentReader, config: Config, reference: str) -> Selection:
     """Find a document or a section: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
-    if not reference.partition("#")[0].strip():
-        raise QueryError("The path is empty; give one as `annai search` shows it.")
+    _check_named(reference)
     for collection, path, number, piece in _interpretations(store, config, reference):
         sections = store.sections(collection, path)
         document = store.document(collection, path)
@@ -48,6 +47,7 @@ def find_parts(store: DocumentReader, config: Config, paths: Sequence[str]) -> l
     sources = collections.sources(store, config)
     parts: dict[str, list[str]] = {}
     for path in paths:
+        _check_named(path)
         meanings = [(name, inner) for name, inner, number, _ in _interpretations(store, config, path) if not number]
         existing = (
             (name, inner)
@@ -66,6 +66,11 @@ def find_parts(store: DocumentReader, config: Config, paths: Sequence[str]) -> l
     ]
 
 
+def _check_named(reference: str) -> None:
+    if not reference.partition("#")[0].strip():
+        raise QueryError("The path is empty; give one as `annai search` shows it.")
+
+
 def _interpretations(
     store: DocumentReader, config: Config, reference: str
 ) -> Iterator[tuple[str, str, tuple[int, ...], int]]:
@@ -82,17 +87,24 @@ def _interpretations(
         readings.append((text[: mark.start()], number, int(mark["piece"] or 0)))
     for path, number, piece in readings:
         for name in known:
-            yield name, trim_prefix(path), number, piece
+            if inner := trim_prefix(path):
+                yield name, inner, number, piece
             # As a search shows it: relative to the current folder. This only rewrites the path; no file is opened.
             yield name, Path(os.path.relpath(path, sources[name])).as_posix(), number, piece
         name, _, rest = path.partition(":")
         if name in known:
-            yield name, trim_prefix(rest), number, piece
+            yield name, trim_prefix(rest) or ".", number, piece
 
 
 def _exists(source: Path, path: str) -> bool:
     """Whether the collection's folder has such a file or folder; the file is not read."""
-    return not path.startswith("..") and not Path(path).is_absolute() and (source / path).exists()
+    if path.startswith("..") or Path(path).is_absolute():
+        return False
+    try:
+        return (source / path).exists()
+    except (OSError, ValueError):
+        # No file has a name so long, or with a zero byte in it.
+        return False
 
 
 def _suggestion(store: DocumentReader, config: Config, reference: str) -> str:

@@ -148,7 +148,8 @@ class Client(Project):
 
 def _absolute(value: object) -> object:
     """A folder from the root of the file system, since the server has another current folder; else the value."""
-    return value.expanduser().absolute() if isinstance(value, Path) else value
+    # Path's own fails for a user that does not exist.
+    return Path(os.path.expanduser(value)).absolute() if isinstance(value, Path) else value  # noqa: PTH111
 
 
 def _from_here(call: Callable[[Callable[[str], str]], T]) -> T:

@@ -46,7 +46,8 @@ class Connection:
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             self._address = parts.hostname or "", parts.port
-        except ValueError:
+            http.client.HTTPConnection(*self._address)
+        except (ValueError, http.client.InvalidURL):
             parts, self._address = urlsplit(""), ("", None)
         if parts.scheme not in ("http", "https") or not self._address[0]:
             raise ConfigError(f"{url!r} is not the address of a server; write one like http://127.0.0.1:24280.")
@@ -101,7 +102,7 @@ class Connection:
                 f"The server at {self.url} did not answer within {self._seconds:.0f} seconds; "
                 "`annai server status` shows its state, `annai server restart` restarts it."
             ) from error
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
             connection.close()
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ServerError(

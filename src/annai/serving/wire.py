@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,9 +36,15 @@ def to_json(value: object) -> bytes:
 def from_json(text: bytes) -> Json:
     """The plain value of a JSON text. Raises `ValueError` for what is not JSON."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def _finite(number: str) -> float:
+    if math.isinf(value := float(number)):
+        raise ValueError(f"{number} is too large a number")
+    return value
 
 
 def _refuse_constant(name: str) -> object:

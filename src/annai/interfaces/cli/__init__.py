@@ -11,7 +11,7 @@ from typing import cast
 import click
 
 from annai import __version__
-from annai.errors import AnnaiError, OutputError
+from annai.errors import AnnaiError
 from annai.interfaces.terminal import echo, warn
 
 COMMANDS = {
@@ -74,8 +74,7 @@ def main() -> None:
     # Before numpy comes: a search multiplies so little that several threads wait for one another longer than they work.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # In a locale that is not UTF-8, what was typed arrives as escaped bytes.
-    arguments = [os.fsencode(each).decode("utf-8", "replace") if os.name == "posix" else each for each in sys.argv[1:]]
-    sys.exit(run(arguments))
+    sys.exit(run([os.fsencode(each).decode("utf-8", "replace") for each in sys.argv[1:]]))
 
 
 def run(arguments: list[str]) -> int:
@@ -93,33 +92,32 @@ def run(arguments: list[str]) -> int:
         return _stopped(error)
     except SystemExit:
         # How click ends when whoever read our output has left (`annai search … | head`): nothing is wrong.
-        _discard_output()
         return 0
-    except OutputError as error:
-        _discard_output()
-        warn(error)
     except AnnaiError as error:
         warn(error)
     except MemoryError:
         warn("There is not enough memory for this; close other programs, or index fewer or smaller files.")
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            # Python's own wrapping of one that came while a class was being made.
+            return _stopped(error)
         logging.getLogger(__name__).debug("unexpected", exc_info=True)
-        warn(
-            _reason(error)
-            or f"unexpected error ({type(error).__name__}: {error}); please report it with the output of --verbose."
-        )
+        warn(_sentence(error))
+    finally:
+        _drop_unwritten_output()
     return 1
 
 
-def _reason(error: Exception) -> str:
-    """What the user can do about an error of the system; empty if that is not known."""
+def _sentence(error: Exception) -> str:
+    """What to say of an error that nobody expected: what the system reports, or else what to report to us."""
     try:
         Path.cwd()
     except OSError:
         return "The current folder no longer exists; change to another one."
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{os.fsdecode(error.filename)} cannot be used: {(error.strerror or str(error)).lower()}."
-    return ""
+    if isinstance(error, OSError) and error.strerror:
+        place = os.fsdecode(error.filename) if error.filename else "A file or the output"
+        return f"{place} cannot be read or written ({error.strerror.lower()})."
+    return f"unexpected error ({type(error).__name__}: {error}); please report it with the output of --verbose."
 
 
 def _open_closed_streams() -> None:
@@ -141,10 +139,13 @@ def _speak_utf_8() -> None:
             stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
 
 
-def _discard_output() -> None:
-    """Send what is still unwritten nowhere, or Python would complain of it at the end."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _drop_unwritten_output() -> None:
+    """Forget what can no longer be written, or Python would complain of it at the end."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _stopped(error: BaseException) -> int:

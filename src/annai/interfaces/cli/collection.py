@@ -103,6 +103,8 @@ def ls(config: Config, everything: bool, form: str | None) -> None:
     chosen = form or config.display.default_format
     if chosen == "json":
         print_json([collection_json(each) for each in shown])
+    elif known and not shown:
+        echo("Every collection is disabled; `annai collection ls --all` lists them.", err=True)
     elif not shown:
         echo("No collections are registered; searches cover the whole project.", err=True)
     elif everything or form == "table":

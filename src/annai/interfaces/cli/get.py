@@ -59,7 +59,7 @@ def _chosen(place: Selection, part: str | None, lines: str | None) -> tuple[Stor
 
 def _cut(text: str, lines: str) -> str:
     """The lines A to B of a text, from `A:B`, `A:`, `:B` or `A`."""
-    match = re.fullmatch(r"(\d+)?(:)?(\d+)?", lines)
+    match = re.fullmatch(r"(\d{1,9})?(:)?(\d{1,9})?", lines)
     if not match or not (match[1] or match[3]):
         raise QueryError(f"{lines!r} is not a range of lines; write one like --lines 10:20.")
     first = int(match[1] or 1)

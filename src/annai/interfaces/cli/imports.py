@@ -40,7 +40,8 @@ def command(
     """Index all of a collection, or what changed."""
     config = override(config, "chunking", size=chunk_size, overlap=chunk_overlap)
     config = override(config, "database", path=str(database.absolute()) if database else None)
-    if (chunk_size or chunk_overlap) and (config.server_url or own_server(config)):
+    is_chunked_otherwise = chunk_size is not None or chunk_overlap is not None
+    if is_chunked_otherwise and (config.server_url or own_server(config)):
         raise ConfigError(
             "A running server uses its own chunk size and overlap: set chunking.size or chunking.overlap in annai.toml "
             "and run `annai server restart`, or run `annai server stop` first."

@@ -9,7 +9,7 @@ import click
 from annai.config import Config, override
 from annai.errors import ServerError
 from annai.interfaces.cli.options import port_number, project_command
-from annai.interfaces.terminal import echo, echo_line, warn
+from annai.interfaces.terminal import echo, echo_line, is_terminal, warn
 
 INDEX_NAME = "index.sqlite"
 CHATTY = ("mcp", "watchfiles", "asyncio", "httpx2")
@@ -41,7 +41,7 @@ def command(config: Config, data_dir: Path | None, http: bool, port: int | None)
     if http:
         _serve_http(config, port)
         return
-    if sys.stdin.isatty():
+    if is_terminal(sys.stdin):
         warn("waiting for an agent; `annai setup` configures one. Press Ctrl-C to stop.")
     # Before anything else is loaded: what it prints must not reach the client.
     from annai.interfaces.mcp.streams import claim_standard_streams

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from annai.config import Config, load_config
-from annai.interfaces.terminal import warn
+from annai.interfaces.terminal import is_terminal, warn
 from annai.opening import open_project
 from annai.project import Confirm, Progress, Project
 from annai.settings import ListFormat
@@ -83,7 +83,7 @@ def set_up_logging(verbose: bool) -> None:
 @contextmanager
 def progress_bar(label: str) -> Iterator[Progress | None]:
     """A bar on standard error with counts, rate and time left, where that is a terminal; else nothing."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield None
         return
     from rich.console import Console  # only where something is drawn
@@ -139,7 +139,7 @@ def confirm_large_index(yes: bool) -> Confirm:
 
 def _confirm(count: int, seconds: float) -> bool:
     message = f"There are {count:,} files to index here; this takes about {duration(seconds)}."
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         warn(f"{message}")
         return False
     return click.confirm(f"{message} Continue?", err=True)

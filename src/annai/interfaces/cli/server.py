@@ -103,7 +103,7 @@ def _start(config: Config, port: int | None, log: Path | None) -> None:
             f"A server is already running at {record.url} (pid {record.pid}); "
             f"`annai server restart --port {port}` moves it."
         )
-    if is_new and port is None and record.port != config.server.port:
+    if is_new and port is None and config.server.port not in (0, record.port):
         echo(f"Port {config.server.port} is taken, so a free one is used.")
     echo(f"{'Server started' if is_new else 'A server is already running'} at {record.url} (pid {record.pid}).")
 

@@ -4,7 +4,7 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import project_command
-from annai.interfaces.setup.programs import PROGRAMS, apply_edit, plan_edit
+from annai.interfaces.setup.programs import PROGRAMS, apply_edit, plan_edit, plan_snippet
 from annai.interfaces.terminal import echo
 
 
@@ -19,11 +19,12 @@ def command(config: Config, client: str, only_print: bool) -> None:
     same, and a backup is made before it changes.
     """
     program = PROGRAMS[client]
-    edit = plan_edit(config, program)
     if only_print:
-        echo(f"{edit.file}:", err=True)
-        echo(edit.snippet, nl=False)
+        file, snippet = plan_snippet(config, program)
+        echo(f"{file}:", err=True)
+        echo(snippet, nl=False)
         return
+    edit = plan_edit(config, program)
     if not edit.is_needed:
         echo(f"{edit.file} already has this entry.")
         return

@@ -49,8 +49,9 @@ def serve(access: Access, incoming: BinaryIO, outgoing: BinaryIO) -> None:
         closing = threading.Thread(target=access.close, daemon=True)
         closing.start()
         closing.join(CLOSE_SECONDS)
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
+        if sys.stderr is not None:
+            with suppress(OSError, ValueError):
+                sys.stderr.flush()
         # Threads that wait for a slow embedder or for a client that does not read must not keep the process alive.
         os._exit(0)
 

@@ -6,6 +6,8 @@ import sys
 from contextlib import suppress
 from typing import BinaryIO
 
+from annai.errors import ServerError
+
 
 def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
     """Reserve standard input and output for the protocol until the process ends.
@@ -13,6 +15,8 @@ def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
     From now on everything else that writes to standard output, in this process or in one that it starts, writes to
     standard error, and everything else that reads standard input finds its end.
     """
+    if sys.stdin is None or sys.stdout is None:
+        raise ServerError("An agent talks to `annai mcp` over standard input and output, and one of them is closed.")
     sys.stdout.flush()
     incoming, outgoing = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)

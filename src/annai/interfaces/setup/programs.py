@@ -88,8 +88,6 @@ class ConfigEdit:
     """A program's configuration file before and after annai is added to it."""
 
     file: Path
-    snippet: str
-    """The entry alone, as the file will have it."""
     before: str | None
     """The text of the file; None if it does not exist."""
     after: str
@@ -102,9 +100,7 @@ class ConfigEdit:
 
 def plan_edit(config: Config, program: Program) -> ConfigEdit:
     """What to write for this project; nothing is written yet."""
-    file = program.file(config.root)
-    # A link stays a link: many people keep such files in a repository of their own.
-    file = file.resolve() if file.is_symlink() else file
+    file = _file(config, program)
     before = _read(file)
     entry = {**program.extra, **_command(config)}
     try:
@@ -115,7 +111,17 @@ def plan_edit(config: Config, program: Program) -> ConfigEdit:
         raise ConfigError(
             f"{file} cannot be changed safely: {error}. Add by hand what `annai setup … --print` shows."
         ) from error
-    return ConfigEdit(file, _snippet(program, name, entry), before, after)
+    return ConfigEdit(file, before, after)
+
+
+def plan_snippet(config: Config, program: Program) -> tuple[Path, str]:
+    """The file to change by hand, and the entry for it, even if that file cannot be read or changed safely."""
+    file, entry = _file(config, program), {**program.extra, **_command(config)}
+    try:
+        name = _entry_name(config, program, _read(file) or "", entry)
+    except (ConfigError, ValueError):
+        name = _entry_name(config, program, "", entry)
+    return file, _snippet(program, name, entry)
 
 
 def apply_edit(edit: ConfigEdit) -> Path | None:
@@ -135,6 +141,12 @@ def apply_edit(edit: ConfigEdit) -> Path | None:
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}.") from error
     return backup
+
+
+def _file(config: Config, program: Program) -> Path:
+    file = program.file(config.root)
+    # A link stays a link: many people keep such files in a repository of their own.
+    return file.resolve() if file.is_symlink() else file
 
 
 def _snippet(program: Program, name: str, entry: Entry) -> str:

@@ -157,6 +157,8 @@ class Database:
             raise StoreReadOnly(cannot_write(self.path)) from error
         except apsw.BusyError as error:
             raise StoreError(f"Another process is writing {self.path}; try again when it is done.") from error
+        except apsw.NoMemError as error:
+            raise MemoryError from error
         except apsw.IOError as error:
             raise StoreFull(
                 f"Writing {self.path} failed ({error}); check that the disk has space and is healthy, then run the "
