@@ -19,13 +19,12 @@ Part = tuple[Collection, Sequence[str] | None]
 MAX_SUGGESTIONS = 3
 """Paths that "did you mean" offers."""
 
-_SECTION_MARK = re.compile(r"#(?P<number>\d+(?:\.\d+)*)?(?:~(?P<piece>\d+))?\Z")
+_SECTION_MARK = re.compile(r"#(?P<number>\d{1,9}(?:\.\d{1,9})*)?(?:~(?P<piece>\d{1,9}))?\Z")
 
 
 def locate(store: DocumentReader, config: Config, reference: str) -> Selection:
     """Find a document or a section: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
-    if not reference.partition("#")[0].strip():
-        raise QueryError("The path is empty; give one as `annai search` shows it.")
+    _check_named(reference)
     for collection, path, number, piece in _interpretations(store, config, reference):
         sections = store.sections(collection, path)
         document = store.document(collection, path)
@@ -48,6 +47,7 @@ def find_parts(store: DocumentReader, config: Config, paths: Sequence[str]) -> l
     sources = collections.sources(store, config)
     parts: dict[str, list[str]] = {}
     for path in paths:
+        _check_named(path)
         meanings = [(name, inner) for name, inner, number, _ in _interpretations(store, config, path) if not number]
         existing = (
             (name, inner)
@@ -64,6 +64,11 @@ def find_parts(store: DocumentReader, config: Config, paths: Sequence[str]) -> l
         for collection in searched
         if collection.name in parts
     ]
+
+
+def _check_named(reference: str) -> None:
+    if not reference.partition("#")[0].strip():
+        raise QueryError("The path is empty; give one as `annai search` shows it.")
 
 
 def _interpretations(
