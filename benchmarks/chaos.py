@@ -5,8 +5,8 @@
 A real server and real command lines work on a folder while all of that happens at random. The seed decides what is
 done; what it meets depends on the machine, so a second run with it is alike and not the same. Then everything is
 stopped, the index is brought up to date, and it must hold and answer the same as a new index of the same folder. The
-disk is a small tmpfs, which needs the right to mount; the clock is moved by a library, which needs a C compiler: what is
-not there is left out, and said. Exit code 1 means that something was lost or went wrong.
+disk is a small tmpfs, which needs the right to mount; the clock is moved by a library, which needs a C compiler: what
+is not there is left out, and said. Exit code 1 means that something was lost or went wrong.
 """
 
 import argparse
