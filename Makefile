@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help try test lint docs bench quality model clean
+.PHONY: help try test fuzz chaos lint docs bench quality model clean
 
 help:
 	@echo "make try     install annai here and search the example documents"
 	@echo "make test    check style and types, and run every test"
+	@echo "make fuzz    try whatever could arrive: files, settings, calls (five minutes)"
+	@echo "make chaos   kill, freeze and confuse a server, then compare its index with a new one (ten minutes)"
 	@echo "make docs    renew the generated pages in docs/"
 	@echo "make bench   measure speed and memory (needs ../shared/eval, or ANNAI_EVAL)"
 	@echo "make quality measure the answers on the evaluation sets, against the baseline (needs the same)"
@@ -24,6 +26,12 @@ try: $(VENV)/.annai
 
 test: lint
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+fuzz: $(VENV)/.dev
+	ANNAI_FUZZ=1500 $(BIN)/pytest tests/fuzz
+
+chaos: $(VENV)/.dev
+	$(BIN)/python benchmarks/chaos.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -27,7 +27,8 @@ def settings_page() -> str:
         "",
         "Generated from the program; `make docs` updates this page. All settings are optional. annai reads them from",
         "`annai.toml` (`annai init` writes one), named by `--config PATH` or the variable `ANNAI_CONFIG`, or found in",
-        "the current folder or above it. `[tool.annai]` in `pyproject.toml` works too.",
+        "the current folder or above it. `[tool.annai]` in `pyproject.toml` works too. What a cloned repository may",
+        "not set by itself, [security.md](security.md) says.",
     ]
     for name, section in SECTIONS.items():
         lines += ["", f"## [{name}]", "", "| key | default | meaning |", "|---|---|---|"]

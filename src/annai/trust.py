@@ -54,8 +54,12 @@ def without_demands(table: Table, asked: Sequence[Demand]) -> dict[str, Any]:
     for demand in asked:
         section, _, key = demand.setting.partition(".")
         if section == "collections":
-            name = key.partition(".")[0]
-            kept["collections"] = {each: values for each, values in kept["collections"].items() if each != name}
+            # By the whole prefix: the name of a collection may have dots in it here.
+            kept["collections"] = {
+                each: values
+                for each, values in kept["collections"].items()
+                if not demand.setting.startswith(f"collections.{each}.embedding.")
+            }
         elif section in kept:
             kept[section] = {each: value for each, value in kept[section].items() if each != key}
     return kept

@@ -6,7 +6,7 @@ the same sentence wherever it comes from.
 
 import dataclasses
 import functools
-import math
+import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -170,9 +170,10 @@ class _Decoder:
         if isinstance(value, str):
             self._check(limits, len(value), f"{len(value):,}", name, " characters")
         elif isinstance(value, int | float) and kind is not bool:
-            if not math.isfinite(value):
+            # Neither infinity nor NaN, nor a whole number that no float can hold.
+            if kind is float and not abs(value) <= sys.float_info.max:
                 raise self._wrong(kind, value, name)
-            self._check(limits, value, repr(value), name)
+            self._check(limits, value, shorten(value), name)
         return kind(value) if kind in (float, Path) else value
 
     def _check(self, limits: Limits, size: float, shown: str, name: str, unit: str = "") -> None:

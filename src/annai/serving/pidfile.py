@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from annai.config import Config
-from annai.errors import ConfigError, QueryError
+from annai.errors import ConfigError, QueryError, ServerError
 from annai.serving.connection import health
 from annai.serving.wire import from_json, plain, to_json
 from annai.values import decode
@@ -111,13 +111,16 @@ def _read_private(file: Path) -> str:
 
 
 def write_private(file: Path, content: bytes) -> None:
-    """Write a file whole or not at all, readable by its owner only."""
+    """Write a file whole or not at all, readable by its owner only. Raises `ServerError` if it cannot be written."""
     draft = file.with_name(f"{file.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(content)
-    draft.replace(file)
+    try:
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        draft.replace(file)
+    except OSError as error:
+        raise ServerError(f"The server cannot write {file}: {error.strerror}; try again.") from error
 
 
 def process_of(record: ServerRecord) -> "psutil.Process | None":

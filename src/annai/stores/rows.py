@@ -25,6 +25,9 @@ SECTION_COLUMNS = (
     *("start_position", "end_position", "start_line", "end_line", "token_count", "is_passage"),
 )
 
+NOT_TEXT = "A text has half of a surrogate pair in it, which no index can hold; correct it."
+"""JSON, and the names of files in no encoding, can carry one."""
+
 SUPERSEDED = "a newer request came"
 """Why a request was skipped when its path was queued again."""
 

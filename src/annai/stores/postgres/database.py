@@ -11,8 +11,9 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from annai.errors import NewerIndex, StoreError, StoreFull, StoreReadOnly
+from annai.errors import NewerIndex, QueryError, StoreError, StoreFull, StoreReadOnly
 from annai.stores.postgres.schema import MIGRATIONS
+from annai.stores.rows import NOT_TEXT
 
 logger = logging.getLogger(__name__)
 # The pool logs every attempt to connect again; what matters of it becomes an error of ours.
@@ -209,6 +210,8 @@ class PostgresDatabase:
         """Turn PostgreSQL's errors into sentences."""
         try:
             yield
+        except UnicodeEncodeError as error:
+            raise QueryError(NOT_TEXT) from error
         except (errors.DiskFull, errors.OutOfMemory) as error:
             raise StoreFull(
                 f"The PostgreSQL at {self._server} has no space left; free some and run the command again."

@@ -10,8 +10,8 @@ from typing import Any
 import apsw
 
 from annai.config import make_private_file, make_state_folder
-from annai.errors import NewerIndex, NotAnIndex, StoreError, StoreFull, StoreReadOnly
-from annai.stores.rows import SQLValue
+from annai.errors import NewerIndex, NotAnIndex, QueryError, StoreError, StoreFull, StoreReadOnly
+from annai.stores.rows import NOT_TEXT, SQLValue
 from annai.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 logger = logging.getLogger(__name__)
@@ -145,6 +145,8 @@ class Database:
         """Turn SQLite's errors into sentences."""
         try:
             yield
+        except UnicodeEncodeError as error:
+            raise QueryError(NOT_TEXT) from error
         except (apsw.NotADBError, apsw.CorruptError) as error:
             raise NotAnIndex(
                 f"{self.path} is not an annai index, or it is damaged; move it away and annai builds a new one."
