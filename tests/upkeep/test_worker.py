@@ -17,7 +17,7 @@ from annai.config import Config, load_config, override
 from annai.embedders.base import Vectors
 from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
-from annai.errors import EmbedderError, IndexBusy
+from annai.errors import EmbedderError, IndexBusy, NotFound
 from annai.types import ImportSummary, Query, Where
 from annai.upkeep.worker import Worker
 from tests.conftest import quick_config
@@ -36,12 +36,12 @@ def kept(docs: Path) -> Iterator[Engine]:
 
 
 def found(engine: Engine, word: str) -> set[str]:
-    """The paths of the documents that hold the word."""
-    names = tuple(each.name for each in engine.list_collections() if each.enabled)
-    query = Query(word, limit=1000, mode="keyword", where=Where(collections=names))
-    if not any(engine.store.states(name) for name in names or ("root",)):
+    """The paths of the indexed documents that hold the word."""
+    query = Query(word, limit=1000, mode="keyword")
+    try:
+        return {hit.path for hit in engine.search(query, refresh=False).results}
+    except NotFound:
         return set()
-    return {hit.path for hit in engine.search(query).results}
 
 
 def test_a_file_is_found_soon_after_it_is_made_changed_renamed_and_deleted(kept: Engine, write: Write) -> None:
@@ -148,7 +148,7 @@ def test_the_worker_rests_while_another_process_indexes(
     asked: list[float] = []
 
     class Busy:
-        failed = False
+        failed = was_killed = False
 
         def __init__(self, config: Config) -> None: ...
 
@@ -177,12 +177,13 @@ def test_a_document_with_a_waiting_request_is_dirty_until_it_is_indexed(docs: Pa
         engine.refresh()
         write("a.md", "# A\n\nzebra again")
         engine.request_index("a.md")
-        hits = {hit.path: (hit.is_dirty, hit.index_status) for hit in engine.search(Query("zebra")).results}
+        answer = engine.search(Query("zebra"), refresh=False)
+        hits = {hit.path: (hit.is_dirty, hit.index_status) for hit in answer.results}
         assert hits == {"a.md": (True, "updating"), "b.md": (False, "latest")}
-        clean = engine.search(Query("zebra", where=Where(clean_only=True)))
+        clean = engine.search(Query("zebra", where=Where(clean_only=True)), refresh=False)
         assert [hit.path for hit in clean.results] == ["b.md"]
         engine.process_queue(timeout=0)
-        assert not any(hit.is_dirty for hit in engine.search(Query("zebra")).results)
+        assert not any(hit.is_dirty for hit in engine.search(Query("zebra"), refresh=False).results)
 
 
 def test_a_file_that_fails_is_tried_again_three_times_and_stays_visible(
