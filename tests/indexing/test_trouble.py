@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from annai.config import override
 from annai.embedders.base import Vectors
 from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
@@ -21,10 +22,13 @@ from annai.indexing.pace import Pace
 from annai.indexing.probe import KILLED_TWICE
 from annai.stores.base import RequestResult
 from annai.timer import timestamp
-from annai.types import Hit, ImportSummary, Query, Where
+from annai.types import Collection, Hit, ImportSummary, Query, Where
 from tests.conftest import Annai, quick_config, trust
+from tests.engines import config_for, postgres_folder, postgres_url, quick_folder
 from tests.loopback import eventually
 from tests.service import running
+
+__all__ = ["postgres_folder", "postgres_url", "quick_folder"]
 
 Write = Callable[[str, str], Path]
 ROOT = Path(__file__).parents[2]
@@ -237,6 +241,22 @@ def test_requests_of_a_folder_that_is_gone_do_not_hold_up_the_others(tmp_path: P
         assert engine.document_paths("two") == ["a.md"]
         (waiting,) = engine.requests("pending")
         assert "There is no folder" in waiting.error
+
+
+def test_a_search_does_not_wait_for_a_machine_that_is_off(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("annai.engine.SEARCH_WAIT_SECONDS", 30.0)
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    (here / "a.md").write_text("# A\n\napple")
+    with Engine(override(config_for("postgres", tmp_path, request), "embedding", provider="hashing")) as engine:
+        engine.store.save_collection(Collection("elsewhere", elsewhere))
+        engine.add_collection("here", here)
+        engine.refresh()
+        engine.store.requests.add("elsewhere", ["b.md"])
+        engine.wake = lambda: None
+        assert engine.search(Query("apple")).freshness.waiting == 0
 
 
 def test_the_embedder_of_one_collection_does_not_hold_up_another(tmp_path: Path) -> None:

@@ -237,6 +237,45 @@ def test_when_the_embedder_is_down_the_requests_wait_and_nothing_is_lost(
             eventually(lambda: found(engine, "zebra") == {"a.md"})
 
 
+def test_a_folder_that_is_gone_loses_nothing_of_what_was_noticed_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("annai.upkeep.worker.RESCAN_SECONDS", 3600.0)
+    monkeypatch.setattr("annai.upkeep.worker.WATCH_START_SECONDS", 0.1)
+    monkeypatch.setattr("annai.upkeep.worker.ERROR_PAUSE_SECONDS", 0.1)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with Engine(override(quick_config(tmp_path), "watcher", debounce_ms=200)) as engine:
+        for name in ("one", "two"):
+            engine.add_collection(name, tmp_path / name)
+        worker = Worker(engine)
+        with worker:
+            eventually(lambda: worker._next_scan > time.monotonic() + 1000)
+            (tmp_path / "one" / "a.md").write_text("# A\n\nzebra")
+            (tmp_path / "one").rename(tmp_path / "away")
+            (tmp_path / "two" / "b.md").write_text("# B\n\nzebra")
+            eventually(lambda: found(engine, "zebra") == {"b.md"})
+            (tmp_path / "two" / "c.md").write_text("# C\n\nzebra")
+            eventually(lambda: found(engine, "zebra") == {"b.md", "c.md"})
+    assert sum("There is no folder" in each.message for each in caplog.records if each.levelname == "ERROR") == 1
+
+
+def test_a_search_says_why_the_worker_cannot_index(docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("annai.upkeep.worker.ERROR_PAUSE_SECONDS", 0.01)
+    write("a.md", "# A\n\nzebra")
+    with Engine(quick_config(docs)) as engine:
+        embedder = engine.__dict__["embedder"] = Moody(256)
+        embedder.down = False
+        engine.refresh()
+        embedder.down = True
+        with Worker(engine):
+            write("b.md", "# B\n\nzebra")
+            eventually(lambda: "The service is down" in engine.search(Query("zebra")).freshness.problem)
+            embedder.down = False
+            eventually(lambda: not engine.search(Query("zebra")).freshness.problem)
+            assert found(engine, "zebra") == {"a.md", "b.md"}
+
+
 def test_only_one_process_indexes_and_the_others_enqueue_and_read(
     docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
