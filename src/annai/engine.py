@@ -13,7 +13,17 @@ from typing import Unpack
 from annai import collection as collections
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
-from annai.errors import CollectionError, ConfigError, IndexBusy, NotFound, QueryError, StoreFull
+from annai.errors import (
+    AnnaiError,
+    CollectionError,
+    ConfigError,
+    EmbedderError,
+    IndexBusy,
+    NotFound,
+    QueryError,
+    StoreError,
+)
+from annai.files.scanner import differs
 from annai.indexing.indexer import MAX_PENDING, Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.project import Confirm, Progress, Project
@@ -70,6 +80,8 @@ class Engine(Project):
         self._embedders_lock = threading.Lock()
         self.wake: Callable[[], None] | None = None
         """Wakes the worker that keeps the index fresh in this process, if there is one."""
+        self.worker_problem = ""
+        """Why that worker cannot index now, as a sentence: its embedder is down, say."""
 
     def _lock(self, kind: str) -> IndexLock:
         path = self.config.database_path
@@ -180,39 +192,48 @@ class Engine(Project):
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
     ) -> Freshness:
-        """Bring everything that a search of these collections looks at up to date with the disk."""
+        """Bring everything that a search of these collections looks at up to date with the disk.
+
+        What keeps it from that (no embedder, a folder that is gone, a full disk) is told with the result, since what
+        was indexed before can be searched all the same; it is raised only if there is nothing to search.
+        """
         searched = collections.searchable(self.store, self.config, names)
         if self.read_only:
             return Freshness(problem="The index cannot be written here; answers may be out of date.")
-        try:
-            for collection in searched:
-                if collections.is_here(self.store, collection):
-                    self._indexer.request(collection, confirm=confirm)
+        own = [each for each in searched if collections.is_here(self.store, each)]
+        errors: list[AnnaiError] = []
+        for collection in own:
+            with _noted(errors):
+                self._indexer.request(collection, at_once=False, confirm=confirm)
+        names = [each.name for each in own]
+        waiting = 0
+        with _noted(errors):
             if self.wake is None:
                 self.process_queue(timeout=SEARCH_WAIT_SECONDS, progress=progress)
             else:
-                self._wait_for_worker()
-        except StoreFull as error:
-            # What was indexed before can be searched all the same.
-            if not any(self.store.statistics(collection.name).documents for collection in searched):
-                raise
-            return Freshness(problem=f"{error} Until then answers may be out of date.")
-        return Freshness(self.store.requests.due())
+                self._wait_for_worker(names)
+            waiting = self.store.requests.due(names)
+        if errors and not any(self.store.dimension(each.name) for each in searched):
+            raise errors[0]
+        problems = [str(error) for error in errors] or ([self.worker_problem] if self.worker_problem else [])
+        told = " ".join(dict.fromkeys(problems))
+        return Freshness(waiting, f"{told} Until then answers may be out of date." if told else "")
 
     def _wake_worker(self) -> None:
         if self.wake is not None:
             self.wake()
 
-    def _wait_for_worker(self) -> None:
-        """Wake the worker and wait for it, but not for long: it may have much more to do."""
+    def _wait_for_worker(self, names: Sequence[str]) -> None:
+        """Wake the worker and wait until it has indexed these, but not for long: it may have much to do."""
         deadline = time.monotonic() + SEARCH_WAIT_SECONDS
         self._wake_worker()
-        while self.store.requests.due() and time.monotonic() < deadline:
+        while self.store.requests.due(names) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
 
     def queue_changes(self, name: str, only: Sequence[str] | None = None, *, retry_failed: bool = True) -> None:
         """Queue what changed in a collection, in all of it or under some of its paths."""
-        self._indexer.request(collections.find(self.store, self.config, name), only, retry_failed=retry_failed)
+        collection = collections.find(self.store, self.config, name)
+        self._indexer.request(collection, only, retry_failed=retry_failed, at_once=False)
 
     def process_queue(
         self, *, timeout: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
@@ -293,11 +314,11 @@ class Engine(Project):
         query = make_query(query, self.config.search, **options) if isinstance(query, str) else query
         check_query(query)
         names = query.where.collections
+        if query.mode != "keyword":
+            for collection in collections.searchable(self.store, self.config, names):
+                self._indexer.check_embedder(collection)
         freshness = self.refresh(names, progress=progress, confirm=confirm) if refresh else Freshness()
         searched = collections.searchable(self.store, self.config, names)
-        if query.mode != "keyword":
-            for collection in searched:
-                self._indexer.check_embedder(collection)
         where = dataclasses.replace(query.where, collections=tuple(collection.name for collection in searched))
         answer = self._answer(dataclasses.replace(query, where=where))
         if not answer.results and not any(self.store.states(collection.name) for collection in searched):
@@ -306,7 +327,23 @@ class Engine(Project):
                 f"There are no documents in {sources}; annai looks for {', '.join(self.config.files.include)} "
                 "(files.include in annai.toml)."
             )
+        if freshness.problem:
+            answer = self._compare_with_disk(answer, query.where.clean_only)
         return dataclasses.replace(answer, freshness=freshness, sources=self.sources())
+
+    def _compare_with_disk(self, answer: Answer, clean_only: bool) -> Answer:
+        """The answer of an index that could not be brought up to date: what differs from its file is `outdated`."""
+        here = collections.here(self.store, self.config)
+        sources = self.sources()
+        hits = []
+        for hit in answer.results:
+            state = self.store.states(hit.collection, [hit.path]).get(hit.path)
+            is_here = here is None or hit.collection in here
+            if not is_here or (state and not differs(sources[hit.collection] / hit.path, state)):
+                hits.append(hit)
+            elif not clean_only:
+                hits.append(dataclasses.replace(hit, index_status="outdated", is_dirty=True))
+        return dataclasses.replace(answer, results=tuple(hits))
 
     def _answer(self, query: Query) -> Answer:
         """Search the collections, grouped by embedder, and join the results in one answer."""
@@ -317,17 +354,28 @@ class Engine(Project):
             groups.setdefault(identity, []).append(name)
         reranker = self._reranker
         if len(groups) == 1 and reranker is None:
-            return search(self.store, self.embedder_of(query.where.collections[0]), query)
+            return self._search(query)
         limit = max(query.limit, self.config.rerank.candidates if reranker else 0)
         answers = []
         for names in groups.values():
             where = dataclasses.replace(query.where, collections=tuple(names))
             asked = dataclasses.replace(query, where=where, limit=limit, sort="score")
-            answers.append(search(self.store, self.embedder_of(names[0]), asked))
+            answers.append(self._search(asked))
         answer = fuse(answers)
         if reranker and answer.results:
             answer = rerank(answer, reranker, self.config.rerank)
         return limit_and_sort(answer, query)
+
+    def _search(self, query: Query) -> Answer:
+        """Search collections that have the same embedder; without it, by words alone."""
+        embedder = self.embedder_of(query.where.collections[0])
+        try:
+            return search(self.store, embedder, query)
+        except EmbedderError as error:
+            if query.mode != "hybrid":
+                raise
+            answer = search(self.store, embedder, dataclasses.replace(query, mode="keyword"))
+            return dataclasses.replace(answer, note=f"searched by words alone: {error}")
 
     def locate(self, reference: str) -> Selection:
         """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
@@ -388,6 +436,15 @@ class Engine(Project):
         if reranker := self.__dict__.get("_reranker"):
             reranker.close()
         self.store.close()
+
+
+@contextmanager
+def _noted(errors: list[AnnaiError]) -> Iterator[None]:
+    """Add to `errors` what keeps the block from bringing an index up to date."""
+    try:
+        yield
+    except (CollectionError, EmbedderError, StoreError) as error:
+        errors.append(error)
 
 
 def _summary(outcomes: Outcomes, unchanged: int = 0) -> ImportSummary:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from annai.stores.base import RequestResult, Requests, Store
+from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, RequestResult, Requests, Store
 from annai.stores.memory import MemoryStore
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection, RequestStatus
@@ -94,8 +94,39 @@ def test_what_a_dead_process_left_goes_back_into_the_queue(queue: Requests) -> N
     queue.add("a", ["y.md"])
     assert queue.recover() == 2
     assert states(queue) == [("x.md", "pending"), ("y.md", "skipped"), ("y.md", "pending")]
+    assert {(each.attempts, each.error) for each in queue.latest("pending")} == {(1, PROCESS_ENDED)}
     assert queue.due() == 2
     assert queue.due_in() == 0
+
+
+def test_what_a_process_gives_back_itself_is_no_attempt(queue: Requests) -> None:
+    queue.add("a", ["x.md", "y.md"])
+    queue.claim(10)
+    queue.add("a", ["y.md"])
+    assert queue.recover(died=False) == 2
+    assert states(queue) == [("x.md", "pending"), ("y.md", "skipped"), ("y.md", "pending")]
+    assert {(each.attempts, each.error) for each in queue.latest("pending")} == {(0, "")}
+
+
+def test_a_request_may_be_queued_for_later(queue: Requests) -> None:
+    queue.add("a", ["now.md"])
+    queue.add("a", ["later.md"], pause=60, error="it keeps changing")
+    queue.add("b", ["later.md"], pause=120)
+    assert [request.path for request in queue.claim(10)] == ["now.md"]
+    assert queue.due() == 1
+    assert 50 < (queue.due_in(["a"]) or 0) <= 60
+    assert 110 < (queue.due_in(["b"]) or 0) <= 120
+    assert queue.due_in(["c"]) is None
+    assert queue.latest("pending", "a")[0].error == "it keeps changing"
+    queue.add("a", ["later.md"])
+    assert queue.due_in() == 0
+
+
+def test_what_is_due_later_than_any_pause_is_due_now(queue: Requests) -> None:
+    """Its time was written before the clock was set back."""
+    queue.add("a", ["x.md"], pause=LONGEST_PAUSE_SECONDS + 100)
+    assert (queue.due(), queue.due_in()) == (1, 0)
+    assert [request.path for request in queue.claim(1)] == ["x.md"]
 
 
 def test_old_requests_are_forgotten_and_waiting_ones_never(queue: Requests) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annai.errors import StoreError
-from annai.stores.base import IndexedDocument, RequestResult, Store
+from annai.stores.base import LONGEST_PAUSE_SECONDS, IndexedDocument, RequestResult, Store
 from annai.stores.memory import MemoryStore
 from annai.text.fields import FieldWeights
 from annai.text.keywords import Keywords
@@ -450,6 +450,18 @@ def test_what_was_left_half_done_waits_again(store: Store) -> None:
     assert store.requests.counts() == {"pending": 2, "skipped": 1}
     assert store.requests.due_in() == 0
     assert len(store.requests.claim(10)) == 2
+
+
+def test_a_request_may_be_queued_for_later_but_not_later_than_the_longest_pause(store: Store) -> None:
+    store.requests.add("a", ["later.md"], pause=60, error="it keeps changing")
+    assert (store.requests.claim(10), store.requests.due()) == ([], 0)
+    assert 50 < (store.requests.due_in(["a"]) or 0) <= 60
+    assert store.requests.due_in(["b"]) is None
+    assert store.requests.latest("pending")[0].error == "it keeps changing"
+    # Written before the clock was set back.
+    store.requests.add("a", ["x.md"], pause=LONGEST_PAUSE_SECONDS + 100)
+    assert (store.requests.due(), store.requests.due_in()) == (1, 0)
+    assert [each.path for each in store.requests.claim(10)] == ["x.md"]
 
 
 def test_old_requests_are_forgotten_and_those_of_a_collection_go_with_it(store: Store) -> None:

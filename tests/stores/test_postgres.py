@@ -18,6 +18,7 @@ from annai.errors import AnnaiError, NewerIndex, StoreError, StoreFull, StoreRea
 from annai.serving.client import Client
 from annai.serving.pidfile import read_token, running
 from annai.settings import StoreSettings
+from annai.stores.base import PROCESS_ENDED
 from annai.stores.postgres import database, graphs
 from annai.stores.postgres.store import PostgresStore, open_store
 from annai.types import Collection, Query, Where
@@ -156,6 +157,11 @@ def test_a_dead_workers_claim_goes_to_the_next_after_its_lease(postgres_url: str
         assert living.requests.recover() == 0
         dead.close()
         eventually(lambda: len(living.requests.claim(1)) == 1)
+        (request,) = living.requests.latest("processing")
+        assert (request.attempts, request.error) == (1, PROCESS_ENDED)
+        # This process has not died.
+        assert living.requests.recover() == 1
+        assert living.requests.latest("pending")[0].attempts == 1
 
 
 def test_a_living_workers_claim_is_renewed_for_as_long_as_it_takes(postgres_url: str) -> None:

@@ -17,7 +17,7 @@ from annai.config import Config, load_config, override
 from annai.embedders.base import Vectors
 from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
-from annai.errors import EmbedderError, IndexBusy
+from annai.errors import EmbedderError, IndexBusy, NotFound
 from annai.types import ImportSummary, Query, Where
 from annai.upkeep.worker import Worker
 from tests.conftest import quick_config
@@ -36,12 +36,12 @@ def kept(docs: Path) -> Iterator[Engine]:
 
 
 def found(engine: Engine, word: str) -> set[str]:
-    """The paths of the documents that hold the word."""
-    names = tuple(each.name for each in engine.list_collections() if each.enabled)
-    query = Query(word, limit=1000, mode="keyword", where=Where(collections=names))
-    if not any(engine.store.states(name) for name in names or ("root",)):
+    """The paths of the indexed documents that hold the word."""
+    query = Query(word, limit=1000, mode="keyword")
+    try:
+        return {hit.path for hit in engine.search(query, refresh=False).results}
+    except NotFound:
         return set()
-    return {hit.path for hit in engine.search(query, refresh=False).results}
 
 
 def test_a_file_is_found_soon_after_it_is_made_changed_renamed_and_deleted(kept: Engine, write: Write) -> None:
@@ -148,7 +148,7 @@ def test_the_worker_rests_while_another_process_indexes(
     asked: list[float] = []
 
     class Busy:
-        failed = False
+        failed = was_killed = False
 
         def __init__(self, config: Config) -> None: ...
 
@@ -177,9 +177,8 @@ def test_a_document_with_a_waiting_request_is_dirty_until_it_is_indexed(docs: Pa
         engine.refresh()
         write("a.md", "# A\n\nzebra again")
         engine.request_index("a.md")
-        hits = {
-            hit.path: (hit.is_dirty, hit.index_status) for hit in engine.search(Query("zebra"), refresh=False).results
-        }
+        answer = engine.search(Query("zebra"), refresh=False)
+        hits = {hit.path: (hit.is_dirty, hit.index_status) for hit in answer.results}
         assert hits == {"a.md": (True, "updating"), "b.md": (False, "latest")}
         clean = engine.search(Query("zebra", where=Where(clean_only=True)), refresh=False)
         assert [hit.path for hit in clean.results] == ["b.md"]
@@ -236,6 +235,45 @@ def test_when_the_embedder_is_down_the_requests_wait_and_nothing_is_lost(
             eventually(lambda: any(each.attempts > 2 for each in engine.requests("pending")))
             embedder.down = False
             eventually(lambda: found(engine, "zebra") == {"a.md"})
+
+
+def test_a_folder_that_is_gone_loses_nothing_of_what_was_noticed_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("annai.upkeep.worker.RESCAN_SECONDS", 3600.0)
+    monkeypatch.setattr("annai.upkeep.worker.WATCH_START_SECONDS", 0.1)
+    monkeypatch.setattr("annai.upkeep.worker.ERROR_PAUSE_SECONDS", 0.1)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with Engine(override(quick_config(tmp_path), "watcher", debounce_ms=200)) as engine:
+        for name in ("one", "two"):
+            engine.add_collection(name, tmp_path / name)
+        worker = Worker(engine)
+        with worker:
+            eventually(lambda: worker._next_scan > time.monotonic() + 1000)
+            (tmp_path / "one" / "a.md").write_text("# A\n\nzebra")
+            (tmp_path / "one").rename(tmp_path / "away")
+            (tmp_path / "two" / "b.md").write_text("# B\n\nzebra")
+            eventually(lambda: found(engine, "zebra") == {"b.md"})
+            (tmp_path / "two" / "c.md").write_text("# C\n\nzebra")
+            eventually(lambda: found(engine, "zebra") == {"b.md", "c.md"})
+    assert sum("There is no folder" in each.message for each in caplog.records if each.levelname == "ERROR") == 1
+
+
+def test_a_search_says_why_the_worker_cannot_index(docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("annai.upkeep.worker.ERROR_PAUSE_SECONDS", 0.01)
+    write("a.md", "# A\n\nzebra")
+    with Engine(quick_config(docs)) as engine:
+        embedder = engine.__dict__["embedder"] = Moody(256)
+        embedder.down = False
+        engine.refresh()
+        embedder.down = True
+        with Worker(engine):
+            write("b.md", "# B\n\nzebra")
+            eventually(lambda: "The service is down" in engine.search(Query("zebra")).freshness.problem)
+            embedder.down = False
+            eventually(lambda: not engine.search(Query("zebra")).freshness.problem)
+            assert found(engine, "zebra") == {"a.md", "b.md"}
 
 
 def test_only_one_process_indexes_and_the_others_enqueue_and_read(

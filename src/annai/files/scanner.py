@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 IGNORE_FILES = (".gitignore", ".annaiignore")
 """Where both have a pattern for a file, the later one decides."""
 
+MAX_TIME_NS = 2**63 - 1
+
 SKIPPED_FOLDERS = frozenset({STATE_FOLDER, ".git"})
 
 
@@ -102,18 +104,30 @@ def compare(
     return Scan(tuple(changes), unchanged, total_bytes, tuple(inaccessible))
 
 
+def differs(file: Path, state: FileState) -> bool:
+    """Whether a file is not as it was when its state was recorded, by its size and time; a missing one is not."""
+    try:
+        status = file.stat()
+    except OSError:
+        return True
+    return (status.st_size, mtime_ns(status)) != (state.size, state.mtime_ns)
+
+
+def mtime_ns(status: os.stat_result) -> int:
+    """When a file was last changed; a time before 1678 or after 2262, which 64 bits do not hold, is the nearest one."""
+    return max(-MAX_TIME_NS, min(status.st_mtime_ns, MAX_TIME_NS))
+
+
 def _change_kind(item: ScannedFile, state: FileState | None) -> ChangeKind | None:
     """How a file on disk differs from its known state; None if it does not."""
     if state is None:
         return ChangeKind.NEW
-    if state.problem is not None and state.problem.kind == "failed":
-        return ChangeKind.UPDATED
     if item.size != state.size:
         return ChangeKind.UPDATED
-    if item.mtime_ns == state.mtime_ns:
+    has_failed = state.problem is not None and state.problem.kind == "failed"
+    if item.mtime_ns == state.mtime_ns and not has_failed:
         return None
-    is_same = state.hash and _hash(item.file) == state.hash
-    return ChangeKind.TOUCHED if is_same else ChangeKind.UPDATED
+    return ChangeKind.TOUCHED if state.hash and _hash(item.file) == state.hash else ChangeKind.UPDATED
 
 
 def _hash(file: str) -> str:
@@ -231,7 +245,7 @@ class _Walk:
                 except OSError as error:
                     self._handle_inaccessible(path, entry.path, error)
                     continue
-                self._files.append(ScannedFile(path, entry.path, status.st_size, status.st_mtime_ns))
+                self._files.append(ScannedFile(path, entry.path, status.st_size, mtime_ns(status)))
 
     def _add_own_rules(self, folder: _Folder, entries: Sequence[os.DirEntry[str]]) -> _Folder:
         """The folder with its own ignore files added to its rules."""
@@ -260,7 +274,7 @@ class _Walk:
             if real not in self._visited and self._should_enter(name, path, folder):
                 self._pending.append(self._subfolder(name, path, folder, file, real))
         elif stat.S_ISREG(status.st_mode) and self._should_include(name, path, folder):
-            self._files.append(ScannedFile(path, file, status.st_size, status.st_mtime_ns))
+            self._files.append(ScannedFile(path, file, status.st_size, mtime_ns(status)))
 
     def _leads_to_requested(self, path: str) -> bool:
         return path in self._parents or (self._requested is not None and path in self._requested)

@@ -1,20 +1,23 @@
 """How does a changed file become searchable? Queue, scan, read, split, embed, write; nothing else writes documents."""
 
+import contextlib
 import dataclasses
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
 from annai.collection import STAGING_SUFFIX, find, here
 from annai.config import Config
 from annai.embedders.base import Embedder
-from annai.errors import AnnaiError, CollectionError, EmbedderMismatch, ReadError, SkippedFile
-from annai.files.scanner import Scan, scan
+from annai.errors import AnnaiError, CollectionError, EmbedderMismatch, ReadError, SkippedFile, StoreError
+from annai.files.scanner import Scan, differs, scan
+from annai.indexing.pace import KEEPS_CHANGING, Pace
+from annai.indexing.probe import KILLED_TWICE, find_killers
 from annai.project import Confirm, Progress
 from annai.splitters.base import load_splitter
-from annai.stores.base import DocumentWriter, IndexedDocument, RequestResult
+from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, DocumentWriter, IndexedDocument, RequestResult
 from annai.timer import Stopwatch, timer, timestamp
 from annai.types import Change, ChangeKind, Collection, Document, FileState, Problem, Request, Section
 
@@ -65,13 +68,7 @@ class _PendingWrite:
     @property
     def is_stale(self) -> bool:
         """Whether the file has changed on disk since it was read."""
-        if self.document is None:
-            return False
-        try:
-            status = self.change.file.stat()
-        except OSError:
-            return True
-        return (status.st_size, status.st_mtime_ns) != (self.document.state.size, self.document.state.mtime_ns)
+        return self.document is not None and differs(self.change.file, self.document.state)
 
 
 class Indexer:
@@ -86,6 +83,7 @@ class Indexer:
         self._embedder_of = embedder_of
         self._config = config
         self._clock = Stopwatch()
+        self._pace = Pace()
 
     def request(
         self,
@@ -94,12 +92,14 @@ class Indexer:
         *,
         force: bool = False,
         retry_failed: bool = True,
+        at_once: bool = True,
         confirm: Confirm | None = None,
     ) -> tuple[list[int], int]:
         """Compare the collection, or only these paths, with the disk and queue what differs; with `force`, everything.
 
-        With `retry_failed`, files that failed and have not changed since are queued too. Returns the requests' ids,
-        and how many files are unchanged.
+        With `retry_failed`, files that failed and have not changed since are queued too, except those that kill
+        processes. Unless `at_once`, a file that keeps changing waits for its turn. Returns the requests' ids, and how
+        many files are unchanged.
         """
         self.check_embedder(collection)
         collection = self._record_settings(collection)
@@ -110,36 +110,54 @@ class Indexer:
             found = scan(collection.source, self._config.files, known, only=only)
         if confirm and not known and len(found.changes) > MAX_UNCONFIRMED_FILES:
             self._confirm_first_index(confirm, collection, found)
-        paths = [change.path for change in found.changes if retry_failed or not _has_failed_before(change, known)]
+        paths = [change.path for change in found.changes if _should_try(change, known, retry_failed)]
         logger.debug("[index] %s: %d changes, %d unchanged", collection.name, len(paths), found.unchanged)
         if not paths and not collection.imported_at:
             self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
-        return self._queue(collection.name, paths) if paths else [], found.unchanged
+        return self._queue(collection.name, paths, at_once) if paths else [], found.unchanged
 
     def step(self, stop: Callable[[], bool] = lambda: False) -> Outcomes | None:
         """Take the oldest requests that are due through the pipeline; None if there are none.
 
         Between batches, a true `stop()` ends the step and makes the rest pending again. An error that is not about a
-        document (the embedder, the disk) makes the requests wait for a retry and is raised.
+        document (the embedder, the disk) makes the collection's requests wait for a retry, and is raised when those
+        of the other collections are done.
         """
         claimed = self._store.requests.claim(CLAIM_FILES, here(self._store, self._config))
         if not claimed:
             return None
-        # A request that failed before is processed alone, so that it cannot make others fail with it again.
-        groups: dict[tuple[str, int], list[Request]] = {}
-        for request in claimed:
-            groups.setdefault((request.collection, request.id if request.attempts else 0), []).append(request)
-        outcomes: Outcomes = Counter()
-        for (name, _), group in groups.items():
-            try:
-                outcomes += self._process_requests(name, group, stop)
-            except Exception as error:
-                self._store.requests.finish([self._retry(request, str(error)) for request in group])
-                self._store.requests.recover()
-                raise
-        if stop():
-            self._store.requests.recover()
+        try:
+            outcomes, error = self._process_groups(_groups(claimed), stop)
+        except BaseException:
+            # Interrupted, or the store failed: this process has not died, and none of the files is to blame.
+            with contextlib.suppress(StoreError):
+                self._store.requests.recover(died=False)
+            raise
+        if error or stop():
+            self._store.requests.recover(died=False)
+        if error:
+            raise error
         return outcomes
+
+    def _process_groups(
+        self, groups: Iterable[Sequence[Request]], stop: Callable[[], bool]
+    ) -> tuple[Outcomes, Exception | None]:
+        """Take groups of requests through the pipeline; what became of the files, and the first error."""
+        outcomes: Outcomes = Counter()
+        errors: dict[str, Exception] = {}
+        for group in groups:
+            name = group[0].collection
+            if name in errors or stop():
+                continue
+            remaining = {request.path: request for request in group}
+            try:
+                outcomes += self._process_requests(name, remaining, stop)
+            except Exception as error:
+                errors[name] = error
+                self._finish(name, remaining, [self._retry(request, str(error)) for request in remaining.values()])
+        # A folder that is gone concerns its own collection, and whoever compares that with the disk says so.
+        raised = (error for error in errors.values() if not isinstance(error, CollectionError))
+        return outcomes, next(raised, None)
 
     def log_times(self) -> None:
         """Log how long the steps of the pipeline took."""
@@ -186,12 +204,25 @@ class Indexer:
         states = self._store.states(collection.name).values()
         return any(not state.problem or state.problem.kind == "failed" for state in states)
 
-    def _queue(self, collection: str, paths: Sequence[str]) -> list[int]:
-        """Queue the paths and return the requests' ids; a pending request that was not tried yet is kept."""
+    def _queue(self, collection: str, paths: Sequence[str], at_once: bool) -> list[int]:
+        """Queue the paths and return the requests' ids; a pending request that was not tried yet is kept.
+
+        One whose process died is kept too: it may be the file's fault.
+        """
         pending = self._store.requests.latest("pending", collection, limit=MAX_PENDING)
-        waiting = {request.path: request.id for request in pending if not request.attempts}
-        added = self._store.requests.add(collection, [path for path in paths if path not in waiting])
-        return [*(waiting[path] for path in paths if path in waiting), *added]
+        waiting = {
+            request.path: request.id
+            for request in pending
+            if request.error == PROCESS_ENDED or not (request.attempts or (at_once and request.error))
+        }
+        numbers = [waiting[path] for path in paths if path in waiting]
+        new = [path for path in paths if path not in waiting]
+        pauses = {path: 0.0 if at_once else self._pace.pause(collection, path) for path in new}
+        numbers += self._store.requests.add(collection, [path for path in new if not pauses[path]])
+        for path in new:
+            if pauses[path]:
+                numbers += self._store.requests.add(collection, [path], pause=pauses[path], error=KEEPS_CHANGING)
+        return numbers
 
     def _embedder(self, collection: Collection) -> Embedder:
         return self._embedder_of(collection.name.removesuffix(STAGING_SUFFIX))
@@ -214,34 +245,37 @@ class Indexer:
         if states:
             self._store.write(collection.name, states=states)
 
-    def _process_requests(self, name: str, requests: Sequence[Request], stop: Callable[[], bool]) -> Outcomes:
-        """Compare the requested files with the disk, and index those that changed."""
+    def _process_requests(self, name: str, requests: dict[str, Request], stop: Callable[[], bool]) -> Outcomes:
+        """Compare the requested files with the disk, and index those that changed; what is done leaves `requests`."""
         try:
             collection = find(self._store, self._config, name)
         except CollectionError as error:
-            self._store.requests.finish([RequestResult(request.id, "skipped", str(error)) for request in requests])
+            skipped = [RequestResult(request.id, "skipped", str(error)) for request in requests.values()]
+            self._finish(name, requests, skipped)
             return Counter()
-        by_path = {request.path: request for request in requests}
-        known = self._store.states(collection.name, [*by_path])
-        found = scan(collection.source, self._config.files, known, only=[*by_path])
-        changes = [change for change in found.changes if change.path in by_path]
+        known = self._store.states(collection.name, [*requests])
+        found = scan(collection.source, self._config.files, known, only=[*requests])
+        changes = [change for change in found.changes if change.path in requests]
         unlisted = tuple(f"{path}/" for path in found.inaccessible)
-        unchanged = by_path.keys() - {change.path for change in changes}
+        unchanged = requests.keys() - {change.path for change in changes}
         outcomes: Outcomes = Counter({(collection.name, "unchanged"): len(unchanged)})
-        self._store.requests.finish(
-            [
-                self._retry(by_path[path], "the file or its folder could not be accessed")
-                if f"{path}/".startswith(unlisted)
-                else RequestResult(by_path[path].id, "skipped", "nothing has changed")
-                for path in sorted(unchanged)
-            ]
-        )
-        for batch in self._apply(collection, changes):
-            self._store.requests.finish([self._result(by_path[each.change.path], each) for each in batch])
+        results = [
+            self._retry(requests[path], "the file or its folder could not be accessed")
+            if f"{path}/".startswith(unlisted)
+            else RequestResult(requests[path].id, "skipped", "nothing has changed")
+            for path in sorted(unchanged)
+        ]
+        self._finish(collection.name, requests, results)
+        for batch in self._apply(collection, changes, self._killers(collection, changes, requests)):
+            self._pace.note(collection.name, [each.change.path for each in batch])
+            done = [self._result(requests[each.change.path], each) for each in batch]
+            self._finish(collection.name, requests, done)
             outcomes.update((collection.name, each.outcome) for each in batch)
-            stale = [each.change.path for each in batch if each.is_stale]
-            if stale:
-                self._store.requests.add(collection.name, stale)
+            for each in batch:
+                if each.is_stale:
+                    path = each.change.path
+                    pause = self._pace.pause(collection.name, path, changed_meanwhile=True)
+                    self._store.requests.add(collection.name, [path], pause=pause, error=KEEPS_CHANGING)
             if stop():
                 break
         if changes:
@@ -250,13 +284,48 @@ class Indexer:
             self._store.save_collection(dataclasses.replace(latest, imported_at=timestamp()))
         return outcomes
 
-    def _apply(self, collection: Collection, changes: Sequence[Change]) -> Iterator[list[_PendingWrite]]:
+    def _finish(self, collection: str, requests: dict[str, Request], results: Sequence[RequestResult]) -> None:
+        """Record results, and drop their requests; documents whose requests failed for good are out of date."""
+        paths = {request.id: path for path, request in requests.items()}
+        failed = {paths[each.id]: each.error for each in results if each.status == "failed"}
+        known = self._store.states(collection, [*failed]) if failed else {}
+        states = [
+            dataclasses.replace(state, problem=Problem("failed", failed[path]))
+            for path, state in known.items()
+            if path in failed and state.problem is None
+        ]
+        if states:
+            self._store.write(collection, states=states)
+        self._store.requests.finish(results)
+        for each in results:
+            del requests[paths[each.id]]
+
+    def _killers(self, collection: Collection, changes: Sequence[Change], requests: Mapping[str, Request]) -> set[str]:
+        """Which of the files whose process died are to blame for it."""
+        suspects = [
+            change
+            for change in changes
+            if requests[change.path].error == PROCESS_ENDED and change.kind in (ChangeKind.NEW, ChangeKind.UPDATED)
+        ]
+        return find_killers(collection, suspects, self._config)
+
+    def _apply(
+        self, collection: Collection, changes: Sequence[Change], killers: Container[str] = ()
+    ) -> Iterator[list[_PendingWrite]]:
         """Take changes through the pipeline, batch by batch; each batch is written when it is yielded."""
         embedder = self._embedder(collection)
         # A service gets full requests, filled across files, several at a time.
         max_passages = max(BATCH_PASSAGES, embedder.batch_size * embedder.parallel_batches)
-        for batch in _batches((self._prepare(collection, change) for change in changes), max_passages):
-            yield self._write(collection, batch)
+        # What needs no embedder comes first and apart: it is done even if there is none.
+        to_read = [change for change in changes if change.kind in (ChangeKind.NEW, ChangeKind.UPDATED)]
+        others = [change for change in changes if change.kind not in (ChangeKind.NEW, ChangeKind.UPDATED)]
+        for part in (others, to_read):
+            prepared = (
+                _problem(change, KILLED_TWICE) if change.path in killers else self._prepare(collection, change)
+                for change in part
+            )
+            for batch in _batches(prepared, max_passages):
+                yield self._write(collection, batch)
 
     def _write(self, collection: Collection, batch: list[_PendingWrite]) -> list[_PendingWrite]:
         """Embed and write a batch; a document that makes this fail is isolated and stored as a problem."""
@@ -284,11 +353,9 @@ class Indexer:
         """The result of a request whose file went through the pipeline."""
         problem = write.state.problem if write.state else None
         if problem:
-            return (
-                self._retry(request, problem.reason)
-                if problem.kind == "failed"
-                else RequestResult(request.id, "skipped", problem.reason)
-            )
+            if problem.kind == "failed" and problem.reason != KILLED_TWICE:
+                return self._retry(request, problem.reason)
+            return RequestResult(request.id, problem.kind, problem.reason)
         state = write.document.state if write.document else write.state
         if write.outcome == "unchanged":
             return RequestResult(request.id, "skipped", "nothing has changed", state.hash if state else "")
@@ -298,11 +365,12 @@ class Indexer:
         """Retry the request later, each time after a longer pause; after the last retry it has failed."""
         if request.attempts >= self._config.worker.retries:
             return RequestResult(request.id, "failed", error)
-        return RequestResult(request.id, "pending", error, pause=RETRY_SECONDS * RETRY_FACTOR**request.attempts)
+        pause = min(RETRY_SECONDS * RETRY_FACTOR**request.attempts, LONGEST_PAUSE_SECONDS)
+        return RequestResult(request.id, "pending", error, pause=pause)
 
     def _prepare(self, collection: Collection, change: Change) -> _PendingWrite:
         """Read and split one file; whatever is wrong with it is stored as a problem and stops nothing."""
-        state = FileState(change.path, change.size, change.mtime_ns, change.hash)
+        state = _state(change)
         if change.kind is ChangeKind.DELETED:
             return _PendingWrite(change)
         if change.kind is ChangeKind.TOUCHED:
@@ -329,7 +397,7 @@ class Indexer:
         from annai.indexing.features import add_features
 
         documents = [(each.document, each.sections) for each in batch if each.document]
-        return add_features(documents, self._embedder(collection))
+        return add_features(documents, self._embedder(collection)) if documents else []
 
     def _confirm_first_index(self, confirm: Confirm, collection: Collection, found: Scan) -> None:
         """Estimate from a sample how long the first index will take, and stop unless the user agrees."""
@@ -355,15 +423,40 @@ class Indexer:
 def _failure(change: Change, error: Exception) -> _PendingWrite:
     """A file that the pipeline failed on, stored as a problem: it must not stop the others. The trace is for us."""
     logger.error("failed: %s", change.path, exc_info=error)
-    problem = Problem("failed", f"annai could not index it ({type(error).__name__}: {error}); please report this")
-    return _PendingWrite(change, state=FileState(change.path, change.size, change.mtime_ns, change.hash, problem))
+    if isinstance(error, MemoryError):
+        return _problem(change, "there was not enough memory to index it; split the file, or allow annai more")
+    return _problem(change, f"annai could not index it ({type(error).__name__}: {error}); please report this")
 
 
-def _has_failed_before(change: Change, known: Mapping[str, FileState]) -> bool:
-    """Whether the file failed before and has not changed since."""
+def _problem(change: Change, reason: str) -> _PendingWrite:
+    return _PendingWrite(change, state=dataclasses.replace(_state(change), problem=Problem("failed", reason)))
+
+
+def _state(change: Change) -> FileState:
+    return FileState(change.path, change.size, change.mtime_ns, change.hash)
+
+
+def _should_try(change: Change, known: Mapping[str, FileState], retry_failed: bool) -> bool:
+    """Whether to queue a change: not if it failed before and has not changed since, unless that is to be retried."""
     state = known.get(change.path)
-    failed = state is not None and state.problem is not None and state.problem.kind == "failed"
-    return failed and state is not None and (change.size, change.mtime_ns) == (state.size, state.mtime_ns)
+    if change.kind is not ChangeKind.UPDATED or state is None or state.problem is None:
+        return True
+    if (change.size, change.mtime_ns) != (state.size, state.mtime_ns):
+        return True
+    return retry_failed and state.problem.reason != KILLED_TWICE
+
+
+def _groups(requests: Iterable[Request]) -> list[list[Request]]:
+    """Requests that are processed together, by collection.
+
+    One that failed before is processed alone, so that it cannot make others fail with it again; those whose process
+    died are first read in a process of their own.
+    """
+    groups: dict[tuple[str, int], list[Request]] = {}
+    for request in requests:
+        alone = -1 if request.error == PROCESS_ENDED else request.id if request.attempts else 0
+        groups.setdefault((request.collection, alone), []).append(request)
+    return [*groups.values()]
 
 
 def _batches(writes: Iterable[_PendingWrite], max_passages: int) -> Iterator[list[_PendingWrite]]:

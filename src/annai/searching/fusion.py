@@ -27,6 +27,7 @@ def fuse(answers: Sequence[Answer]) -> Answer:
         took_ms=sum(answer.took_ms for answer in answers),
         total=sum(answer.total for answer in answers),
         results=_cap_scores(hit for _, hit in ranked),
+        note="; ".join(dict.fromkeys(answer.note for answer in answers if answer.note)),
         corrected={typed: meant for answer in answers for typed, meant in answer.corrected.items()},
     )
 

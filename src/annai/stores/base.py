@@ -36,6 +36,12 @@ from annai.types import (
 
 Vectors = NDArray[np.float32]
 
+LONGEST_PAUSE_SECONDS = 3600.0
+"""No request waits longer than this. One that is due later was queued before the clock was set back: it is due now."""
+
+PROCESS_ENDED = "the process that was indexing it ended"
+"""The error of a request whose process died: perhaps because of this file."""
+
 
 @dataclass(frozen=True, slots=True)
 class IndexedDocument:
@@ -94,8 +100,11 @@ class Requests(ABC):
     """
 
     @abstractmethod
-    def add(self, collection: str, paths: Iterable[str]) -> list[int]:
-        """Queue a request for each path; one that is still pending for it becomes `skipped`. Returns the new ids."""
+    def add(self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "") -> list[int]:
+        """Queue a request for each path; one that is still pending for it becomes `skipped`. Returns the new ids.
+
+        They are due after `pause` seconds; `error` tells why they wait.
+        """
 
     @abstractmethod
     def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
@@ -112,11 +121,13 @@ class Requests(ABC):
         """
 
     @abstractmethod
-    def recover(self) -> int:
+    def recover(self, *, died: bool = True) -> int:
         """Make every request that is `processing` pending again, and return how many there were.
 
-        Only the holder of the index lock may call it: nobody else is processing then. In a shared store it concerns
-        only what this process claimed, and claims that nobody renews any more.
+        If the process that claimed them `died`, this counts as an attempt whose error is `PROCESS_ENDED`, and a newer
+        request of the same path takes both over. Only the holder of the index lock may call it: nobody else is
+        processing then. In a shared store it concerns only what this process claimed, which has not died, and claims
+        that nobody renews any more, whose process has.
         """
 
     @abstractmethod
@@ -135,8 +146,8 @@ class Requests(ABC):
         """
 
     @abstractmethod
-    def due_in(self) -> float | None:
-        """Seconds until the next pending request is due, 0 if one is; None if none is pending."""
+    def due_in(self, collections: Sequence[str] | None = None) -> float | None:
+        """Seconds until the next pending request of these collections is due, 0 if one is; None if none is pending."""
 
     @abstractmethod
     def prune(self, older_than: float) -> None:

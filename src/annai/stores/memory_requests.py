@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from annai.stores.base import RequestResult, Requests
+from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, RequestResult, Requests
 from annai.stores.rows import SUPERSEDED
 from annai.timer import timestamp
 from annai.types import Request, RequestStatus
@@ -26,7 +26,7 @@ class MemoryRequests(Requests):
         self._rows: dict[int, Request] = {}
         self._due: dict[int, float] = {}
 
-    def add(self, collection: str, paths: Iterable[str]) -> list[int]:
+    def add(self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "") -> list[int]:
         """Skip what is pending for these paths, then add new rows."""
         with self._lock:
             added = []
@@ -34,7 +34,8 @@ class MemoryRequests(Requests):
                 for row in self._of(collection, path, "pending"):
                     self._change(row, status="skipped", completed_at=timestamp(), error=SUPERSEDED)
                 number = next(self._numbers)
-                self._rows[number] = Request(number, collection, path, created_at=timestamp())
+                self._rows[number] = Request(number, collection, path, created_at=timestamp(), error=error)
+                self._due[number] = time.time() + pause if pause else 0.0
                 added.append(number)
             return added
 
@@ -46,7 +47,7 @@ class MemoryRequests(Requests):
                 for row in self._rows.values()
                 if row.status == "pending"
                 and (collections is None or row.collection in collections)
-                and self._due.get(row.id, 0.0) <= time.time()
+                and self._is_due(row)
                 and not self._of(row.collection, row.path, "processing")
             ]
             return [self._change(row, status="processing", started_at=timestamp()) for row in due[:limit]]
@@ -69,15 +70,18 @@ class MemoryRequests(Requests):
                     attempts=row.attempts + (result.status == "pending"),
                 )
 
-    def recover(self) -> int:
+    def recover(self, *, died: bool = True) -> int:
         """Skip those whose path was queued again; the others are pending again."""
         with self._lock:
             recovered = [row for row in self._rows.values() if row.status == "processing"]
             for row in recovered:
-                if self._of(row.collection, row.path, "pending"):
+                newer = self._of(row.collection, row.path, "pending")
+                if newer:
                     self._change(row, status="skipped", completed_at=timestamp(), error=SUPERSEDED)
                 else:
-                    self._change(row, status="pending", started_at="")
+                    newer = [self._change(row, status="pending", started_at="")]
+                for each in newer if died else ():
+                    self._change(each, attempts=each.attempts + 1, error=PROCESS_ENDED)
             return len(recovered)
 
     def counts(self) -> dict[RequestStatus, int]:
@@ -95,16 +99,20 @@ class MemoryRequests(Requests):
         """What is being processed, and what is pending and due."""
         with self._lock:
             return sum(
-                row.status == "processing" or (row.status == "pending" and self._due.get(row.id, 0.0) <= time.time())
+                row.status == "processing" or (row.status == "pending" and self._is_due(row))
                 for row in self._rows.values()
                 if collections is None or row.collection in collections
             )
 
-    def due_in(self) -> float | None:
+    def due_in(self, collections: Sequence[str] | None = None) -> float | None:
         """The earliest due time, from now."""
         with self._lock:
-            due = [self._due.get(row.id, 0.0) for row in self._rows.values() if row.status == "pending"]
-        return max(min(due) - time.time(), 0.0) if due else None
+            due = [
+                0.0 if self._is_due(row) else self._due[row.id] - time.time()
+                for row in self._rows.values()
+                if row.status == "pending" and (collections is None or row.collection in collections)
+            ]
+        return max(min(due), 0.0) if due else None
 
     def prune(self, older_than: float) -> None:
         """Forget what ended before."""
@@ -122,6 +130,9 @@ class MemoryRequests(Requests):
         """Whether a request for the file is pending or being processed."""
         with self._lock:
             return bool(self._of(collection, path, "pending") or self._of(collection, path, "processing"))
+
+    def _is_due(self, row: Request) -> bool:
+        return not 0 < self._due.get(row.id, 0.0) - time.time() <= LONGEST_PAUSE_SECONDS
 
     def _of(self, collection: str, path: str, status: RequestStatus) -> list[Request]:
         return [

@@ -1,6 +1,7 @@
 """On which line is a position of a text?"""
 
 import re
+from array import array
 from bisect import bisect_right
 
 LINE_END = re.compile(r"\r\n?|\n")
@@ -14,7 +15,9 @@ class Lines:
 
     def __init__(self, text: str, start: int = 0) -> None:
         line_end = LINE_END if "\r" in text else _UNIX_LINE_END  # three times as fast
-        self.starts = [start, *[match.end() for match in line_end.finditer(text, start)]]
+        # Packed: a text of ten million characters may have millions of lines.
+        self.starts = array("q", [start])
+        self.starts.extend(match.end() for match in line_end.finditer(text, start))
 
     def number(self, position: int) -> int:
         """The number of the line at a position, counted from 1."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from annai.text.lines import Lines
 from annai.text.rst import MAX_HEADING_CHARACTERS, rst_outline
@@ -11,6 +11,8 @@ from annai.types import Format, Heading, Outline
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
+
+T = TypeVar("T")
 
 
 def outline(text: str, text_format: Format, start: int = 0) -> Outline:
@@ -37,11 +39,19 @@ MAX_NESTING = 100
 """How deep lists and quotes may nest. The parser recurses for each level and stops reading the text at the limit:
 enough for any real document, and not too much for Python's stack."""
 
+MAX_LINES, MAX_TOKENS = 400_000, 600_000
+"""What is parsed of a Markdown text: lines, and tokens of the parser, each of which takes some 400 bytes. In a longer
+text only the headings are looked for."""
+
+MAX_HEADINGS = 50_000
+"""A text with more of them is no document with an outline."""
+
 _RULES = ("table", "code", "fence", "blockquote", "hr", "list", "html_block", "heading", "lheading")
 """Without `reference`: link definitions matter only above an underline, and `_count_link_definitions` finds those."""
 
 _BLOCKS = frozenset(("fence", "code_block", "html_block", "table_open", "bullet_list_open", "ordered_list_open"))
 
+_HEADING_OR_FENCE = re.compile(r"^ {0,3}(?:(#{1,6})[ \t]+([^\n]*)|(`{3,}|~{3,}))", re.MULTILINE)
 _MARKUP_CHARACTER = re.compile(r"[\\`*_~\[\]<>{}&]")
 _QUOTED = re.compile(r'"([^"]+)"')
 _LINK_DEFINITION = re.compile(r"\[[^\]]+\]:")
@@ -63,6 +73,45 @@ _EMPHASIS: tuple[re.Pattern[str], ...] = (
 
 
 def _markdown_outline(text: str, start: int) -> Outline:
+    if text.count("\n", start) > MAX_LINES:
+        return _headings_only(text, start)
+    try:
+        outline = _parsed_outline(text, start)
+    except _TooManyTokens:
+        return _headings_only(text, start)
+    return outline if len(outline.headings) <= MAX_HEADINGS else Outline()
+
+
+def _headings_only(text: str, start: int) -> Outline:
+    """The headings with `#` outside of code fences, for a text that is too long to be parsed."""
+    headings: list[Heading] = []
+    fence = ""
+    for match in _HEADING_OR_FENCE.finditer(text, start):
+        marks, source, opening = match.groups()
+        if opening and (not fence or opening.startswith(fence)):
+            fence = "" if fence else opening
+        elif marks and not fence:
+            end = text.find("\n", match.end()) + 1 or len(text)
+            headings.append(Heading(len(marks), plain_heading(source.strip().rstrip("#")), match.start(), end))
+            if len(headings) > MAX_HEADINGS:
+                return Outline()
+    return Outline(tuple(headings))
+
+
+class _TooManyTokens(Exception):
+    """A text that takes too much memory to parse."""
+
+
+class _Tokens(list[T]):
+    """The parser's tokens, up to the limit."""
+
+    def append(self, token: T) -> None:
+        if len(self) >= MAX_TOKENS:
+            raise _TooManyTokens
+        super().append(token)
+
+
+def _parsed_outline(text: str, start: int) -> Outline:
     starts = Lines(text, start).starts
     position = [*starts, len(text)].__getitem__
     last_line = len(starts)
@@ -112,10 +161,18 @@ def _count_link_definitions(source: str) -> int:
 def _parser() -> "Callable[[str], list[Token]]":
     # Most commands read no document and need no parser.
     from markdown_it import MarkdownIt
+    from markdown_it.rules_core import StateCore
 
     parser = MarkdownIt("zero", {"maxNesting": MAX_NESTING, "html": True}).enable(list(_RULES))
     parser.core.ruler.enableOnly(["normalize", "block"])
-    return parser.parse
+
+    def parse(source: str) -> "list[Token]":
+        state = StateCore(source, parser, {})
+        state.tokens = _Tokens()
+        parser.core.process(state)
+        return state.tokens
+
+    return parse
 
 
 def _strip_markup(source: str) -> str:

@@ -2,10 +2,11 @@
 
 import re
 import unicodedata
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 
 import Stemmer
 
@@ -74,9 +75,12 @@ class TokenPositions:
     """
 
     def __init__(self, text: str) -> None:
-        spans = [match.span() for match in _token_pattern().finditer(text)]
-        self.starts = [start for start, _ in spans]
-        self.ends = [end for _, end in spans]
+        # Packed: a text of ten million characters has millions of tokens.
+        self.starts, self.ends = array("q"), array("q")
+        matches = _token_pattern().finditer(text)
+        while spans := [match.span() for match in islice(matches, 10_000)]:
+            self.starts.extend([start for start, _ in spans])
+            self.ends.extend([end for _, end in spans])
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -13,6 +13,7 @@ import threading
 from annai.config import Config
 from annai.engine import Engine
 from annai.errors import AnnaiError
+from annai.indexing.probe import offer_to_be_killed
 from annai.text.escapes import LogFormatter
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,11 @@ class IndexingProcess:
         """Whether it ended with an error."""
         return bool(self._process.poll())
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether a signal ended it."""
+        return (self._process.poll() or 0) < 0
+
     def stop(self) -> None:
         """Let it finish the current documents, and wait for its end."""
         if self._process.stdin:
@@ -64,6 +70,7 @@ def main() -> None:
     """Run in the process: read the settings from standard input, then index until that ends or nothing is due."""
     if hasattr(os, "nice"):
         os.nice(NICENESS)
+    offer_to_be_killed()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)

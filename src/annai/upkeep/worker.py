@@ -4,7 +4,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -73,8 +73,8 @@ class Worker:
         self._is_reconciled = False
         """Whether everything was compared with the disk since the watcher started, or since a burst."""
         self._next_prune = 0.0
-        self._last_error = ""
-        """The last error logged: a model that is down or a missing folder is not logged every few seconds."""
+        self._errors: dict[str, str] = {}
+        """The last error of each collection, and under "" that of indexing: one that comes again is logged once."""
         # Other embedders than additive ones compute outside of the interpreter, and would be in memory twice.
         self._can_offload = bool(sys.executable) and engine.embedder.is_additive
         self._next_offload = 0.0
@@ -111,7 +111,9 @@ class Worker:
                 continue
             try:
                 while not self._stop.is_set():
-                    self._log_errors(self._keep_fresh)
+                    if not self._succeeds("", self._keep_fresh):
+                        self._engine.worker_problem = self._errors.get("", "")
+                        self._pause(ERROR_PAUSE_SECONDS)
             finally:
                 self._unwatch()
                 keeper.release()
@@ -140,7 +142,11 @@ class Worker:
                 self._pause(POLL_SECONDS / 5)
         finally:
             process.stop()
-        if process.failed and not self._stop.is_set():
+        if process.was_killed and not self._stop.is_set():
+            # Not here: the next one finds out which file was to blame.
+            logger.warning("the indexing process was killed, perhaps for lack of memory; another one continues")
+            self._pause(ERROR_PAUSE_SECONDS)
+        elif process.failed and not self._stop.is_set():
             logger.warning(
                 "the indexing process ended with an error; this process indexes for the next %.0f seconds",
                 OFFLOAD_RETRY_SECONDS,
@@ -154,26 +160,34 @@ class Worker:
         self._queue_changes()
         if self._should_offload():
             return
-        self._engine.process_queue(timeout=0.0, stop=lambda: self._stop.is_set() or bool(self._changed))
+        if self._engine.process_queue(timeout=0.0, stop=lambda: self._stop.is_set() or bool(self._changed)):
+            self._engine.worker_problem = self._errors[""] = ""
         if time.monotonic() >= self._next_prune:
             self._engine.store.requests.prune(self._engine.config.worker.keep_days * DAY_SECONDS)
             self._next_prune = time.monotonic() + PRUNE_SECONDS
         if not self._changed:
-            due_in = self._engine.store.requests.due_in()
+            due_in = self._engine.store.requests.due_in(collections.here(self._engine.store, self._engine.config))
             self._pause(POLL_SECONDS if due_in is None else min(max(due_in, POLL_SECONDS / 10), POLL_SECONDS))
 
-    def _log_errors(self, work: Callable[[], object]) -> None:
-        """Do something; an error is logged and followed by a pause, and the worker goes on."""
+    def _succeeds(self, name: str, work: Callable[[], object]) -> bool:
+        """Do something for a collection, or for all of them, and return whether it went well; an error is logged."""
         try:
             work()
         except AnnaiError as error:
-            if str(error) != self._last_error:
+            if str(error) != self._errors.get(name):
                 logger.error("%s", error)
-            self._last_error = str(error)
-            self._pause(ERROR_PAUSE_SECONDS)
+            self._errors[name] = str(error)
         except Exception:
             logger.exception("the worker had an unexpected error; it continues")
-            self._pause(ERROR_PAUSE_SECONDS)
+        else:
+            if name:
+                self._errors.pop(name, None)
+            return True
+        return False
+
+    def _queue(self, name: str, paths: Sequence[str] | None, *, retry_failed: bool = True) -> bool:
+        """Queue what changed in a collection; where that fails, the others are queued all the same."""
+        return self._succeeds(name, partial(self._engine.queue_changes, name, paths, retry_failed=retry_failed))
 
     def _watch(self) -> None:
         """Watch the sources of the collections as they are now."""
@@ -217,13 +231,13 @@ class Worker:
         if sum(map(len, changed.values())) >= BURST_PATHS:
             changed, self._next_scan, self._is_reconciled = {}, 0.0, False
         for name, paths in changed.items():
-            if name in self._watched:
-                self._engine.queue_changes(name, None if "" in paths else sorted(paths))
+            if name in self._watched and not self._queue(name, None if "" in paths else sorted(paths)):
+                # What was noticed of it is found again by comparing.
+                self._next_scan = min(self._next_scan, now + ERROR_PAUSE_SECONDS)
         if now < self._next_scan:
             return
         for name in self._watched:
-            # A source that cannot be listed must not keep the others from being compared.
-            self._log_errors(partial(self._engine.queue_changes, name, retry_failed=not self._is_reconciled))
+            self._queue(name, None, retry_failed=not self._is_reconciled)
         took = time.monotonic() - now
         is_blind = self._watcher is None or self._watcher.has_failed
         pause = max(UNWATCHED_RESCAN_SECONDS if is_blind else RESCAN_SECONDS, took / RESCAN_TIME_SHARE)

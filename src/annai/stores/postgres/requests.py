@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from annai.errors import StoreError
-from annai.stores.base import RequestResult, Requests
+from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, RequestResult, Requests
 from annai.stores.postgres.database import PostgresDatabase
 from annai.stores.postgres.rows import escape, unescape
 from annai.stores.rows import REQUEST_COLUMNS, SUPERSEDED, Row, names
 from annai.types import Request, RequestStatus
+
+_IS_DUE = f"""(due_at <= clock_timestamp()
+    OR due_at > clock_timestamp() + make_interval(secs => {LONGEST_PAUSE_SECONDS}))"""
 
 HEARTBEATS_PER_LEASE = 3
 """How often a lease is renewed before it would end: one lost heartbeat must not end it."""
@@ -29,7 +32,7 @@ class PostgresRequests(Requests):
         self._heartbeat: threading.Thread | None = None
         self._stop = threading.Event()
 
-    def add(self, collection: str, paths: Iterable[str]) -> list[int]:
+    def add(self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "") -> list[int]:
         """Skip what is pending for these paths, then insert new rows."""
         escaped = [escape(path) for path in dict.fromkeys(paths)]
         with self._database.writing():
@@ -40,10 +43,10 @@ class PostgresRequests(Requests):
                 (SUPERSEDED, collection, escaped),
             )
             rows = self._database.rows(
-                """INSERT INTO annai_requests (collection, path)
-                SELECT %s, path FROM unnest(%s::text[]) WITH ORDINALITY AS w (path, position) ORDER BY position
-                RETURNING id""",
-                (collection, escaped),
+                """INSERT INTO annai_requests (collection, path, error, due_at) SELECT %s, path, %s,
+                CASE WHEN %s THEN clock_timestamp() + make_interval(secs => %s) ELSE '-infinity' END
+                FROM unnest(%s::text[]) WITH ORDINALITY AS w (path, position) ORDER BY position RETURNING id""",
+                (collection, escape(error), pause > 0, pause, escaped),
             )
         return [number for (number,) in rows]
 
@@ -52,12 +55,12 @@ class PostgresRequests(Requests):
         if self._database.number(
             "SELECT 1 FROM annai_requests WHERE status = 'processing' AND leased_until < clock_timestamp() LIMIT 1"
         ):
-            self._release("leased_until < clock_timestamp()", ())
+            self._release("o.leased_until < clock_timestamp()", ())
         with self._database.writing():
             rows = self._database.rows(
                 f"""UPDATE annai_requests SET status = 'processing', started_at = clock_timestamp(), worker = %s,
                 leased_until = clock_timestamp() + make_interval(secs => %s) WHERE id IN (
-                    SELECT id FROM annai_requests p WHERE status = 'pending' AND due_at <= clock_timestamp()
+                    SELECT id FROM annai_requests p WHERE status = 'pending' AND {_IS_DUE}
                     AND (%s::text[] IS NULL OR collection = ANY(%s)) AND NOT EXISTS (
                         SELECT 1 FROM annai_requests q WHERE q.status = 'processing'
                         AND q.collection = p.collection AND q.path = p.path)
@@ -96,9 +99,9 @@ class PostgresRequests(Requests):
                     ),
                 )
 
-    def recover(self) -> int:
+    def recover(self, *, died: bool = True) -> int:  # noqa: ARG002 - the leases tell who died
         """Only what this process claimed, and what nobody renews any more: others are processing the rest."""
-        return self._release("worker = %s OR leased_until < clock_timestamp()", (self._worker,))
+        return self._release("o.worker = %s OR o.leased_until < clock_timestamp()", (self._worker,))
 
     def counts(self) -> dict[RequestStatus, int]:
         """By status."""
@@ -116,17 +119,18 @@ class PostgresRequests(Requests):
     def due(self, collections: Sequence[str] | None = None) -> int:
         """Called before every search, so it reads only what is pending or processing."""
         return self._database.number(
-            """SELECT count(*) FROM annai_requests WHERE status IN ('pending', 'processing')
-            AND (status = 'processing' OR due_at <= clock_timestamp())
+            f"""SELECT count(*) FROM annai_requests WHERE status IN ('pending', 'processing')
+            AND (status = 'processing' OR {_IS_DUE})
             AND (%s::text[] IS NULL OR collection = ANY(%s))""",
             (_list(collections), _list(collections)),
         )
 
-    def due_in(self) -> float | None:
+    def due_in(self, collections: Sequence[str] | None = None) -> float | None:
         """The earliest due time, from now, by the server's clock."""
         row = self._database.row(
-            """SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM annai_requests
-            WHERE status = 'pending'"""
+            f"""SELECT min(CASE WHEN {_IS_DUE} THEN 0 ELSE extract(epoch FROM due_at - clock_timestamp()) END)::float8
+            FROM annai_requests WHERE status = 'pending' AND (%s::text[] IS NULL OR collection = ANY(%s))""",
+            (_list(collections), _list(collections)),
         )
         return max(float(row[0]), 0.0) if row and row[0] is not None else None
 
@@ -146,19 +150,25 @@ class PostgresRequests(Requests):
             self._heartbeat.join()
 
     def _release(self, which: str, values: tuple[object, ...]) -> int:
-        """Make claims pending again, or skip them if their path was queued again."""
+        """Make claims pending again, or skip them if their path was queued again; another's worker has died."""
         with self._database.writing():
             self._lock_pending()
+            self._database.rows(
+                f"""UPDATE annai_requests n SET attempts = attempts + 1, error = %s WHERE status = 'pending'
+                AND EXISTS (SELECT 1 FROM annai_requests o WHERE o.status = 'processing' AND o.worker <> %s
+                AND o.collection = n.collection AND o.path = n.path AND ({which}))""",
+                (PROCESS_ENDED, self._worker, *values),
+            )
             rows = self._database.rows(
                 f"""UPDATE annai_requests o SET worker = '', leased_until = NULL, started_at = NULL,
-                (status, completed_at, error) = (SELECT
+                attempts = attempts + (worker <> %s)::int, (status, completed_at, error) = (SELECT
                     CASE WHEN newer THEN 'skipped' ELSE 'pending' END,
                     CASE WHEN newer THEN clock_timestamp() END,
-                    CASE WHEN newer THEN %s ELSE o.error END
+                    CASE WHEN newer THEN %s WHEN o.worker <> %s THEN %s ELSE o.error END
                     FROM (SELECT EXISTS (SELECT 1 FROM annai_requests n WHERE n.status = 'pending'
                         AND n.collection = o.collection AND n.path = o.path) AS newer) AS compared)
                 WHERE status = 'processing' AND ({which}) RETURNING id""",
-                (SUPERSEDED, *values),
+                (self._worker, SUPERSEDED, self._worker, PROCESS_ENDED, *values),
             )
         return len(rows)
 

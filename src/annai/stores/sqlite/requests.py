@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from annai.stores.base import RequestResult, Requests
+from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, RequestResult, Requests
 from annai.stores.rows import REQUEST_COLUMNS, SUPERSEDED, names
 from annai.stores.sqlite.database import Database
 from annai.timer import timestamp
@@ -17,8 +17,8 @@ class SqliteRequests(Requests):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, collection: str, paths: Iterable[str]) -> list[int]:
-        """Skip what is pending for these paths, then insert new rows."""
+    def add(self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "") -> list[int]:
+        """Skip what is pending for these paths, then insert new rows; without a pause they are due by any clock."""
         wanted, now = json.dumps(list(dict.fromkeys(paths))), timestamp()
         with self._database.writing():
             self._database.rows(
@@ -27,9 +27,9 @@ class SqliteRequests(Requests):
                 (now, SUPERSEDED, collection, wanted),
             )
             rows = self._database.rows(
-                """INSERT INTO index_requests (collection, path, created_at, due_at)
-                SELECT ?, value, ?, ? FROM json_each(?) WHERE true RETURNING id""",
-                (collection, now, now, wanted),
+                """INSERT INTO index_requests (collection, path, created_at, due_at, error)
+                SELECT ?, value, ?, ?, ? FROM json_each(?) WHERE true RETURNING id""",
+                (collection, now, timestamp(pause) if pause else "", error, wanted),
             )
         return [number for (number,) in rows]
 
@@ -38,12 +38,12 @@ class SqliteRequests(Requests):
         with self._database.writing():
             rows = self._database.rows(
                 f"""UPDATE index_requests SET status = 'processing', started_at = ?1 WHERE id IN (
-                    SELECT id FROM index_requests p WHERE status = 'pending' AND due_at <= ?2
+                    SELECT id FROM index_requests p WHERE status = 'pending' AND (due_at <= ?1 OR due_at > ?2)
                     AND (?4 IS NULL OR collection IN (SELECT value FROM json_each(?4))) AND NOT EXISTS (
                         SELECT 1 FROM index_requests q WHERE q.status = 'processing'
                         AND q.collection = p.collection AND q.path = p.path)
                     ORDER BY id LIMIT ?3) RETURNING {names(REQUEST_COLUMNS)}""",
-                (timestamp(), timestamp(), limit, _json(collections)),
+                (timestamp(), timestamp(LONGEST_PAUSE_SECONDS), limit, _json(collections)),
             )
         return sorted((Request(*row) for row in rows), key=lambda request: request.id)
 
@@ -71,9 +71,16 @@ class SqliteRequests(Requests):
                     ),
                 )
 
-    def recover(self) -> int:
+    def recover(self, *, died: bool = True) -> int:
         """Skip those whose path was queued again; the others are pending again."""
         with self._database.writing():
+            if died:
+                self._database.rows(
+                    """UPDATE index_requests SET attempts = attempts + 1, error = ? WHERE status = 'pending'
+                    AND EXISTS (SELECT 1 FROM index_requests o WHERE o.status = 'processing'
+                    AND o.collection = index_requests.collection AND o.path = index_requests.path)""",
+                    (PROCESS_ENDED,),
+                )
             recovered = self._database.rows(
                 """UPDATE index_requests SET status = 'skipped', completed_at = ?, error = ?
                 WHERE status = 'processing' AND EXISTS (SELECT 1 FROM index_requests n
@@ -82,7 +89,9 @@ class SqliteRequests(Requests):
                 (timestamp(), SUPERSEDED),
             )
             recovered += self._database.rows(
-                "UPDATE index_requests SET status = 'pending', started_at = '' WHERE status = 'processing' RETURNING id"
+                """UPDATE index_requests SET status = 'pending', started_at = '', attempts = attempts + ?1,
+                error = CASE WHEN ?1 THEN ?2 ELSE error END WHERE status = 'processing' RETURNING id""",
+                (died, PROCESS_ENDED),
             )
         return len(recovered)
 
@@ -103,17 +112,21 @@ class SqliteRequests(Requests):
         """Called before every search, so it reads only what is pending or processing."""
         return self._database.number(
             """SELECT count(*) FROM index_requests
-            WHERE status IN ('pending', 'processing') AND (status = 'processing' OR due_at <= ?1)
-            AND (?2 IS NULL OR collection IN (SELECT value FROM json_each(?2)))""",
-            (timestamp(), _json(collections)),
+            WHERE status IN ('pending', 'processing') AND (status = 'processing' OR due_at <= ?1 OR due_at > ?2)
+            AND (?3 IS NULL OR collection IN (SELECT value FROM json_each(?3)))""",
+            (timestamp(), timestamp(LONGEST_PAUSE_SECONDS), _json(collections)),
         )
 
-    def due_in(self) -> float | None:
+    def due_in(self, collections: Sequence[str] | None = None) -> float | None:
         """The earliest due time, from now."""
-        row = self._database.row("SELECT min(due_at) FROM index_requests WHERE status = 'pending'")
+        row = self._database.row(
+            """SELECT min(CASE WHEN due_at > ?1 THEN '' ELSE due_at END) FROM index_requests WHERE status = 'pending'
+            AND (?2 IS NULL OR collection IN (SELECT value FROM json_each(?2)))""",
+            (timestamp(LONGEST_PAUSE_SECONDS), _json(collections)),
+        )
         if row is None or row[0] is None:
             return None
-        return max((datetime.fromisoformat(row[0]) - datetime.now(UTC)).total_seconds(), 0.0)
+        return max((datetime.fromisoformat(row[0]) - datetime.now(UTC)).total_seconds(), 0.0) if row[0] else 0.0
 
     def prune(self, older_than: float) -> None:
         """Delete what ended before."""

@@ -1,0 +1,78 @@
+"""Which files end the process that indexes them? One that may is first read by a process made for that."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from annai.config import Config
+from annai.types import Change, Collection
+
+KILLED_TWICE = (
+    "indexing it ended the process twice, probably because there was not enough memory; split the file, or exclude it "
+    "in [files] of annai.toml (`annai index rebuild --force PATH` tries it again)"
+)
+"""Why a file was set aside: it is not tried again before it changes."""
+
+NOT_KILLED = (0, 1)
+"""How a process ends by itself: well, or with an error of its own, which says nothing about a file."""
+
+
+def find_killers(collection: Collection, changes: Sequence[Change], config: Config) -> set[str]:
+    """The paths of those files that kill a process which does nothing but read, split and embed them."""
+    killers: set[str] = set()
+    remaining = [*changes] if sys.executable else []
+    while remaining:
+        done, code = _read_in_process(collection, remaining, config)
+        if code in NOT_KILLED or done >= len(remaining):
+            break
+        killers.add(remaining[done].path)
+        remaining = remaining[done + 1 :]
+    return killers
+
+
+def offer_to_be_killed() -> None:
+    """Let the system kill this process before others when there is no memory left."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _read_in_process(collection: Collection, changes: Sequence[Change], config: Config) -> tuple[int, int]:
+    """How many files a process got through, and its exit code."""
+    import pickle  # hardly ever needed, and a search loads this module
+    import subprocess
+
+    done = subprocess.run(
+        [sys.executable, "-c", "from annai.indexing.probe import main; main()"],
+        input=pickle.dumps((collection, changes, config)),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    return len(done.stdout), done.returncode
+
+
+def main() -> None:
+    """Run in the process: read the files that standard input names, and write a byte after each."""
+    import pickle
+
+    from annai.embedders.base import load_embedder
+    from annai.files.reader import read_document
+    from annai.indexing.features import add_features
+    from annai.splitters.base import load_splitter
+
+    offer_to_be_killed()
+    collection: Collection
+    config: Config
+    # Only the process that started this one can write here.
+    collection, changes, config = pickle.load(sys.stdin.buffer)  # noqa: S301
+    split = load_splitter(config.chunking.strategy)
+    embedder = load_embedder(config.embedding_of(collection.name), config.model, config.retry)
+    for change in changes:
+        # Whatever is wrong with a file, the process that indexes it finds out and says so.
+        with contextlib.suppress(Exception):
+            document = read_document(collection.name, collection.source, change, config.files)
+            sections = split(document, config.chunking)
+            if embedder.is_additive:
+                add_features([(document, sections)], embedder)
+        os.write(sys.stdout.fileno(), b".")

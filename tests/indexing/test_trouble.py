@@ -1,0 +1,493 @@
+"""What if indexing cannot go on? Nothing that is out of date says that it is fresh, and searches are answered."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from annai.config import override
+from annai.embedders.base import Vectors
+from annai.embedders.hashing import HashingEmbedder
+from annai.engine import Engine
+from annai.errors import CollectionError, EmbedderError
+from annai.indexing import pace
+from annai.indexing.pace import Pace
+from annai.indexing.probe import KILLED_TWICE
+from annai.stores.base import RequestResult
+from annai.timer import timestamp
+from annai.types import Collection, Hit, ImportSummary, Query, Where
+from tests.conftest import Annai, quick_config, trust
+from tests.engines import config_for, postgres_folder, postgres_url, quick_folder
+from tests.loopback import eventually
+from tests.service import running
+
+__all__ = ["postgres_folder", "postgres_url", "quick_folder"]
+
+Write = Callable[[str, str], Path]
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes are killed as on Unix")
+
+
+class Moody(HashingEmbedder):
+    """Fails while its service is down."""
+
+    down = True
+
+    def embed_sums(self, texts: Sequence[str]) -> Vectors:
+        """Refuse, or pass them on."""
+        if self.down:
+            raise EmbedderError("The service is down; start it.")
+        return super().embed_sums(texts)
+
+
+@pytest.fixture
+def moody(engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch) -> Moody:
+    """The embedder of a project with one document, which is down from now on."""
+    monkeypatch.setattr("annai.indexing.indexer.RETRY_SECONDS", 0.0)
+    embedder = engine.__dict__["embedder"] = Moody(256)
+    embedder.down = False
+    write("a.md", "# A\n\napple")
+    engine.refresh()
+    embedder.down = True
+    return embedder
+
+
+def hit_of(engine: Engine, word: str, *, refresh: bool = False, clean_only: bool = False) -> Hit | None:
+    """The one document that holds the word."""
+    query = Query(word, mode="keyword", where=Where(clean_only=clean_only))
+    return next(iter(engine.search(query, refresh=refresh).results), None)
+
+
+def is_known_stale(engine: Engine) -> bool:
+    """Whether `apple` is found and told as out of date, and not found by who wants what is clean."""
+    hit, clean = hit_of(engine, "apple"), hit_of(engine, "apple", clean_only=True)
+    return hit is not None and hit.index_status != "latest" and hit.is_dirty and clean is None
+
+
+# A stale answer is told
+
+
+def test_a_document_that_could_not_be_renewed_is_outdated_until_it_is(
+    engine: Engine, moody: Moody, write: Write
+) -> None:
+    write("a.md", "# A\n\nbanana")
+    engine.queue_changes("root")
+    for _ in range(engine.config.worker.retries + 1):
+        assert is_known_stale(engine)
+        with pytest.raises(EmbedderError):
+            engine.process_queue(timeout=0)
+    assert engine.store.requests.counts().get("failed") == 1
+    assert is_known_stale(engine)
+    hit = hit_of(engine, "apple")
+    assert hit
+    assert hit.index_status == "outdated"
+    (problem,) = engine.status().collections[0].problems
+    assert problem.problem
+    assert "The service is down" in problem.problem.reason
+    # Not even when the queue has forgotten about it.
+    engine.store.requests.prune(older_than=-1)
+    assert is_known_stale(engine)
+    moody.down = False
+    engine.refresh()
+    assert hit_of(engine, "apple") is None
+    hit = hit_of(engine, "banana", clean_only=True)
+    assert hit
+    assert hit.index_status == "latest"
+
+
+def test_a_document_whose_file_is_again_what_was_indexed_is_fresh_without_an_embedder(
+    engine: Engine, moody: Moody, write: Write
+) -> None:
+    write("a.md", "# A\n\nbanana")
+    engine.queue_changes("root")
+    for _ in range(engine.config.worker.retries + 1):
+        with pytest.raises(EmbedderError):
+            engine.process_queue(timeout=0)
+    write("a.md", "# A\n\napple")
+    assert engine.refresh().problem == ""
+    assert moody.down
+    hit = hit_of(engine, "apple", clean_only=True)
+    assert hit
+    assert hit.index_status == "latest"
+
+
+def test_what_was_written_before_the_embedder_failed_is_not_called_outdated(
+    engine: Engine, moody: Moody, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("annai.indexing.indexer.BATCH_FILES", 1)
+    write("b.md", "# B\n\napple")
+    embed = moody.embed_sums
+    calls: list[int] = []
+
+    def fail_with_the_second(texts: Sequence[str]) -> Vectors:
+        calls.append(len(texts))
+        moody.down = len(calls) > 4  # a file takes four calls: title, headings, path and body
+        return embed(texts)
+
+    moody.down = False
+    engine.refresh()
+    write("a.md", "# A\n\napple changed")
+    write("b.md", "# B\n\napple changed")
+    monkeypatch.setattr(moody, "embed_sums", fail_with_the_second)
+    with pytest.raises(EmbedderError):
+        engine.rebuild()
+    found = {hit.path: hit.is_dirty for hit in engine.search(Query("apple", mode="keyword"), refresh=False).results}
+    assert found == {"a.md": False, "b.md": True}
+
+
+def test_an_index_that_cannot_be_written_says_what_changed_since(
+    engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("a.md", "# A\n\napple")
+    write("b.md", "# B\n\napple")
+    engine.refresh()
+    write("a.md", "# A\n\nbanana")
+    monkeypatch.setattr(engine.store, "read_only", True)
+    answer = engine.search(Query("apple", mode="keyword"))
+    assert {hit.path: hit.index_status for hit in answer.results} == {"a.md": "outdated", "b.md": "latest"}
+    clean = engine.search(Query("apple", mode="keyword", where=Where(clean_only=True)))
+    assert [hit.path for hit in clean.results] == ["b.md"]
+
+
+# It keeps answering
+
+
+def test_without_an_embedder_a_search_answers_from_what_is_indexed_and_says_so(
+    engine: Engine, moody: Moody, write: Write
+) -> None:
+    write("b.md", "# B\n\nbanana")
+    by_words = engine.search(Query("apple", mode="keyword"))
+    assert [hit.path for hit in by_words.results] == ["a.md"]
+    assert by_words.freshness.problem == "The service is down; start it. Until then answers may be out of date."
+    both = engine.search(Query("apple"))
+    assert [hit.path for hit in both.results] == ["a.md"]
+    assert both.note == "searched by words alone: The service is down; start it."
+    with pytest.raises(EmbedderError):
+        engine.search(Query("apple", mode="vector"))
+    assert engine.locate("a.md").document.path == "a.md"
+    assert moody.down
+
+
+def test_the_command_line_answers_when_the_service_is_gone(docs: Path, write: Write) -> None:
+    annai = Annai(docs)
+    write("a.md", "# A\n\napple")
+    with running() as service:
+        (docs / "annai.toml").write_text(
+            f'[embedding]\nprovider = "openai"\nmodel = "some-model"\nbase_url = "{service.url}"\n'
+            "[retry]\nmax_retries = 0\n"
+        )
+        trust(docs)
+        assert annai("search", "apple", "--format", "files").stdout == "a.md:1\n"
+    write("b.md", "# B\n\nbanana")
+    for mode in ("keyword", "hybrid"):
+        done = annai("search", "apple", "--format", "files", "--mode", mode)
+        assert done.stdout == "a.md:1\n"
+        assert "answers may be out of date" in done.stderr
+    assert "apple" in annai("get", "a.md").stdout
+    annai("status")
+    # Where nothing is indexed there is nothing to answer from.
+    (docs / ".annai" / "index.sqlite").unlink()
+    assert "some-model" in annai("search", "apple", code=1).stderr
+
+
+def test_a_folder_that_is_gone_is_noted_and_the_others_are_searched(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text(f"# {name}\n\napple {name}")
+    with Engine(quick_config(tmp_path)) as engine:
+        engine.add_collection("one", tmp_path / "one")
+        engine.add_collection("two", tmp_path / "two")
+        engine.refresh()
+        (tmp_path / "one").rename(tmp_path / "away")
+        (tmp_path / "two" / "b.md").write_text("# B\n\napple")
+        answer = engine.search(Query("apple", limit=9))
+        assert "There is no folder" in answer.freshness.problem
+        found = {(hit.collection, hit.path): hit.index_status for hit in answer.results}
+        assert found == {("one", "a.md"): "outdated", ("two", "a.md"): "latest", ("two", "b.md"): "latest"}
+        (tmp_path / "away").rename(tmp_path / "one")
+        answer = engine.search(Query("apple", limit=9))
+        assert answer.freshness.problem == ""
+        assert {hit.index_status for hit in answer.results} == {"latest"}
+
+
+def test_a_folder_that_was_never_there_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    with Engine(quick_config(tmp_path)) as engine:
+        engine.add_collection("one", tmp_path / "one")
+        (tmp_path / "one").rmdir()
+        with pytest.raises(CollectionError, match="There is no folder"):
+            engine.search(Query("apple"))
+
+
+def test_requests_of_a_folder_that_is_gone_do_not_hold_up_the_others(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with Engine(quick_config(tmp_path)) as engine:
+        for name in ("one", "two"):
+            engine.add_collection(name, tmp_path / name)
+            (tmp_path / name / "a.md").write_text("# A\n\napple")
+            engine.queue_changes(name)
+        (tmp_path / "one" / "a.md").unlink()
+        (tmp_path / "one").rmdir()
+        engine.process_queue(timeout=0)
+        assert engine.document_paths("two") == ["a.md"]
+        (waiting,) = engine.requests("pending")
+        assert "There is no folder" in waiting.error
+
+
+def test_a_search_does_not_wait_for_a_machine_that_is_off(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("annai.engine.SEARCH_WAIT_SECONDS", 30.0)
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    (here / "a.md").write_text("# A\n\napple")
+    with Engine(override(config_for("postgres", tmp_path, request), "embedding", provider="hashing")) as engine:
+        engine.store.save_collection(Collection("elsewhere", elsewhere))
+        engine.add_collection("here", here)
+        engine.refresh()
+        engine.store.requests.add("elsewhere", ["b.md"])
+        engine.wake = lambda: None
+        assert engine.search(Query("apple")).freshness.waiting == 0
+
+
+def test_the_embedder_of_one_collection_does_not_hold_up_another(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text("# A\n\napple")
+    moody = Moody(256)
+    with Engine(quick_config(tmp_path)) as engine:
+        for name in ("one", "two"):
+            engine.add_collection(name, tmp_path / name)
+            engine.queue_changes(name)
+        fine = engine.embedder
+        engine._indexer._embedder_of = lambda name: moody if name == "one" else fine
+        with pytest.raises(EmbedderError, match="start it"):
+            engine.process_queue(timeout=0)
+        assert engine.document_paths("two") == ["a.md"]
+        assert [each.collection for each in engine.requests("pending")] == ["one"]
+
+
+def test_another_embedder_that_was_named_offline_and_taken_back_changes_nothing(docs: Path, write: Write) -> None:
+    config = quick_config(docs)
+    write("a.md", "# A\n\napple")
+    with Engine(config) as engine:
+        embedder = engine.__dict__["embedder"] = Moody(256)
+        embedder.identity = "other/256"
+        with pytest.raises(EmbedderError):
+            engine.refresh()
+        assert [each.embedder for each in engine.store.collections()] == ["other/256"]
+    with Engine(config) as engine:
+        assert engine.search(Query("apple")).results
+
+
+# A file that changes all the time
+
+
+@contextmanager
+def restless(file: Path) -> Iterator[None]:
+    """Write to a file all the time, within the block."""
+    ended = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not ended.wait(0.001):
+            number += 1
+            with file.open("a") as stream:
+                stream.write(f"line {number} of the log\n")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_search_does_not_wait_for_a_file_that_changes_all_the_time(engine: Engine, write: Write) -> None:
+    write("a.md", "# A\n\napple")
+    log = write("log.txt", "apple\n" + "words of a log\n" * 20_000)
+    with restless(log):
+        for _ in range(3):
+            answer = engine.search(Query("apple", mode="keyword"))
+            assert answer.freshness.waiting == 0
+        found = {hit.path: hit.index_status for hit in answer.results}
+        assert found == {"a.md": "latest", "log.txt": "updating"}
+        indexed = [each for each in engine.requests("completed") if each.path == "log.txt"]
+        assert len(indexed) <= 3
+        # Who asks for it gets it at once.
+        assert engine.rebuild(["log.txt"]).updated == 1
+    engine.rebuild()
+    assert not engine.requests("pending")
+    hit = hit_of(engine, "log")
+    assert hit
+    assert hit.index_status == "latest"
+
+
+def test_the_pause_before_a_restless_file_grows_and_ends_when_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("annai.indexing.pace.time", SimpleNamespace(monotonic=lambda: now))
+    restless = Pace()
+    pauses = []
+    for _ in range(15):
+        restless.note("a", ["log.txt", "b.md"])
+        now += 1.0
+        pauses.append(restless.pause("a", "log.txt"))
+    assert pauses == [*[0.0] * 5, 1.0, 2.0, 4.0, 8.0, 16.0, *[30.0] * 5]
+    assert restless.pause("a", "b.md") == restless.pause("b", "log.txt") == 0.0
+    now += pace.QUIET_SECONDS + 1
+    assert restless.pause("a", "log.txt") == 0.0
+    restless.note("a", ["log.txt"])
+    assert restless.pause("a", "log.txt", changed_meanwhile=True) == pace.FIRST_PAUSE_SECONDS
+
+
+# Clocks
+
+
+def test_a_time_that_64_bits_do_not_hold_breaks_nothing(engine: Engine, write: Write) -> None:
+    for name, seconds in (("far.md", 17_179_869_183), ("past.md", -2_147_483_648)):
+        os.utime(write(name, "# A\n\napple"), (seconds, seconds))
+    assert engine.import_collection() == ImportSummary(added=2)
+    assert engine.import_collection() == ImportSummary(unchanged=2)
+    assert len(engine.search(Query("apple")).results) == 2
+
+
+@pytest.mark.parametrize("ahead", [600.0, 86_400.0 * 365])
+def test_nothing_is_left_out_after_the_clock_was_set_back(
+    engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    for number in range(20):
+        write(f"{number}.md", "# A\n\napple")
+    with monkeypatch.context() as clock:
+        clock.setattr("annai.stores.sqlite.requests.timestamp", lambda seconds=0.0: timestamp(seconds + ahead))
+        engine.queue_changes("root")
+        (first,) = engine.store.requests.claim(1)
+        engine.store.requests.finish([RequestResult(first.id, "pending", "no luck", pause=8)])
+    assert engine.store.requests.due() >= 19
+    assert engine.store.requests.due_in() == 0
+    assert engine.import_collection() == ImportSummary(added=20)
+
+
+# What kills its process
+
+DEADLY = """
+import hashlib, os, signal
+real = hashlib.sha256
+def deadly(data=b"", **options):
+    if b"deadly" in data:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(data, **options)
+hashlib.sha256 = deadly
+"""
+"""A document that says so kills the process that reads it, as the system does when memory is short."""
+
+
+@pytest.fixture
+def deadly(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process in which some documents are deadly."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(DEADLY)
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
+def test_what_kills_its_process_is_set_aside_and_its_neighbours_are_indexed(
+    annai: Annai, write: Write, deadly: dict[str, str]
+) -> None:
+    for number in range(20):
+        write(f"{number}.md", f"# {number}\n\napple")
+    for name in ("5a.md", "7a.md"):
+        write(name, f"# {name}\n\ndeadly")
+    annai("import", environment=deadly, code=-signal.SIGKILL)
+    with Engine(quick_config(annai.folder)) as engine:
+        assert not engine.document_paths("root")
+    done = annai("search", "apple", "-n", "30", "--format", "files", environment=deadly)
+    assert len(done.stdout.splitlines()) == 20
+    with Engine(quick_config(annai.folder)) as engine:
+        problems = {
+            state.path: state.problem.reason for state in engine.status().collections[0].problems if state.problem
+        }
+        assert problems == {"5a.md": KILLED_TWICE, "7a.md": KILLED_TWICE}
+        assert {each.path for each in engine.requests("failed")} == {"5a.md", "7a.md"}
+        assert all(each.attempts for each in engine.requests("failed"))
+    # It is left alone as it is, tried again when it changes, and when somebody wants it.
+    annai("import", "-m", "update", environment=deadly)
+    write("5a.md", "# 5a\n\nharmless")
+    assert annai("search", "harmless", "--format", "files", environment=deadly).stdout == "5a.md:1\n"
+    annai("index", "rebuild", "7a.md", "--force", environment=deadly, code=-signal.SIGKILL)
+    assert annai("search", "harmless", "--format", "files", environment=deadly).stdout == "5a.md:1\n"
+
+
+WORK = """
+import sys
+from pathlib import Path
+from annai.engine import Engine
+from annai.upkeep.worker import Worker
+from tests.conftest import quick_config
+with Engine(quick_config(Path(sys.argv[1]))) as engine, Worker(engine):
+    sys.stdin.read()
+"""
+
+
+def test_a_server_outlives_what_kills_its_indexing_process(docs: Path, write: Write, deadly: dict[str, str]) -> None:
+    for number in range(150):
+        write(f"{number}.md", f"# {number}\n\napple")
+    write("5a.md", "# 5a\n\ndeadly")
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORK, str(docs)], cwd=ROOT, env=os.environ | deadly, stdin=subprocess.PIPE
+    )
+    try:
+        with Engine(quick_config(docs)) as engine:
+            eventually(lambda: len(engine.document_paths("root")) == 150 or worker.poll() is not None)
+            assert worker.poll() is None
+            eventually(lambda: [each.path for each in engine.requests("failed")] == ["5a.md"])
+    finally:
+        worker.communicate()
+    assert worker.returncode == 0
+
+
+def test_an_interrupted_import_blames_no_file(engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("a.md", "# A\n\napple")
+    engine.queue_changes("root")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("annai.files.reader.read_document", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            engine.process_queue(timeout=0)
+    (request,) = engine.requests("pending")
+    assert (request.attempts, request.error) == (0, "")
+    assert engine.import_collection() == ImportSummary(added=1)
+
+
+INDEX = """
+import resource, sys
+from pathlib import Path
+from annai.engine import Engine
+from tests.conftest import quick_config
+with Engine(quick_config(Path(sys.argv[1]))) as engine:
+    engine.refresh()
+    print(engine.document_paths("root"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_a_document_of_a_million_list_items_takes_little_memory(docs: Path, write: Write) -> None:
+    write("a.md", "# A\n\n" + "- a\n" * 1_000_000)
+    done = subprocess.run(
+        [sys.executable, "-c", INDEX, str(docs)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=300
+    )
+    paths, _, peak = done.stdout.strip().rpartition(" ")
+    assert paths == "['a.md']"
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert int(peak) * unit < 500e6
