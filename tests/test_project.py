@@ -1,7 +1,10 @@
 """Is a project the same in this process and through a server? One contract, kept by the engine and by the client."""
 
 import dataclasses
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +26,7 @@ from annai.errors import (
 )
 from annai.interfaces.http import Application
 from annai.interfaces.rpc import Service
-from annai.project import Project
+from annai.project import Progress, Project
 from annai.serving.client import Client
 from annai.types import Query, Where
 from tests.conftest import quick_config
@@ -220,6 +223,49 @@ def test_a_server_of_another_version_is_told_of(engine: Engine, monkeypatch: pyt
         pytest.raises(ServerError, match=r"runs another version than this annai.*annai server restart"),
     ):
         client.refresh()
+
+
+SERVE = """
+import sys
+from pathlib import Path
+from annai.engine import Engine
+from annai.interfaces.http import Application
+from annai.interfaces.rpc import Service
+from tests.conftest import quick_config
+from tests.loopback import served
+with Engine(quick_config(Path(sys.argv[1]))) as engine, served(Application(Service(engine, engine.config))) as port:
+    print(port, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is frozen as on Unix")
+@pytest.mark.parametrize("progress", [None, lambda _done, _total: None])
+def test_an_import_through_a_server_that_hangs_ends_with_a_sentence(
+    docs: Path, write: Write, progress: Progress | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("annai.serving.client.SLOW_POLL_SECONDS", 0.25)
+    write("a.md", "# A\n\napple")
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(docs)],
+        cwd=Path(__file__).parents[1],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout
+        with Client(f"http://127.0.0.1:{int(server.stdout.readline())}", seconds=1) as client:
+            assert client.import_collection(progress=progress).added == 1
+            server.send_signal(signal.SIGSTOP)
+            for call in (client.import_collection, client.rebuild):
+                with pytest.raises(ServerError, match=r"did not answer within 1 seconds; `annai server status`"):
+                    call(progress=progress)
+            server.send_signal(signal.SIGCONT)
+            assert client.import_collection(progress=progress).unchanged == 1
+    finally:
+        server.send_signal(signal.SIGCONT)
+        server.communicate(timeout=60)
 
 
 @pytest.mark.parametrize("url", ["", "http://", "ftp://127.0.0.1", "http://127.0.0.1:x", "http://127.0.0.1:99999"])

@@ -11,7 +11,15 @@ from time import perf_counter
 from annai.collection import STAGING_SUFFIX, find, here
 from annai.config import Config
 from annai.embedders.base import Embedder
-from annai.errors import AnnaiError, CollectionError, EmbedderMismatch, ReadError, SkippedFile, StoreError
+from annai.errors import (
+    AnnaiError,
+    CollectionError,
+    EmbedderError,
+    EmbedderMismatch,
+    ReadError,
+    SkippedFile,
+    StoreError,
+)
 from annai.files.scanner import Scan, differs, scan
 from annai.indexing.pace import KEEPS_CHANGING, Pace
 from annai.indexing.probe import KILLED_TWICE, find_killers
@@ -43,6 +51,9 @@ MAX_UNCONFIRMED_FILES = 5_000
 
 SAMPLE_FILES = 12
 """How many files are indexed on trial to estimate how long a first index will take."""
+
+TO_READ = (ChangeKind.NEW, ChangeKind.UPDATED)
+"""Kinds of changes for which a file is read and embedded."""
 
 Outcomes = Counter[tuple[str, str]]
 """(collection, outcome) → files; an outcome is added, updated, deleted, unchanged, skipped or failed."""
@@ -303,9 +314,7 @@ class Indexer:
     def _killers(self, collection: Collection, changes: Sequence[Change], requests: Mapping[str, Request]) -> set[str]:
         """Which of the files whose process died are to blame for it."""
         suspects = [
-            change
-            for change in changes
-            if requests[change.path].error == PROCESS_ENDED and change.kind in (ChangeKind.NEW, ChangeKind.UPDATED)
+            change for change in changes if requests[change.path].error == PROCESS_ENDED and change.kind in TO_READ
         ]
         return find_killers(collection, suspects, self._config)
 
@@ -316,16 +325,19 @@ class Indexer:
         embedder = self._embedder(collection)
         # A service gets full requests, filled across files, several at a time.
         max_passages = max(BATCH_PASSAGES, embedder.batch_size * embedder.parallel_batches)
-        # What needs no embedder comes first and apart: it is done even if there is none.
-        to_read = [change for change in changes if change.kind in (ChangeKind.NEW, ChangeKind.UPDATED)]
-        others = [change for change in changes if change.kind not in (ChangeKind.NEW, ChangeKind.UPDATED)]
-        for part in (others, to_read):
-            prepared = (
-                _problem(change, KILLED_TWICE) if change.path in killers else self._prepare(collection, change)
-                for change in part
-            )
-            for batch in _batches(prepared, max_passages):
-                yield self._write(collection, batch)
+        # What needs no embedder comes first: it is in the first batch, and done even if there is none.
+        ordered = sorted(changes, key=lambda change: change.kind in TO_READ)
+        prepared = (
+            _problem(change, KILLED_TWICE) if change.path in killers else self._prepare(collection, change)
+            for change in ordered
+        )
+        for batch in _batches(prepared, max_passages):
+            try:
+                written = self._write(collection, batch)
+            except EmbedderError:
+                yield self._write(collection, [each for each in batch if not each.document])
+                raise
+            yield written
 
     def _write(self, collection: Collection, batch: list[_PendingWrite]) -> list[_PendingWrite]:
         """Embed and write a batch; a document that makes this fail is isolated and stored as a problem."""

@@ -7,12 +7,11 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, get_type_hints
 
-from annai.errors import AnnaiError, NotFound
+from annai.errors import AnnaiError, NotFound, ServerError
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Progress, Project
 from annai.searching.query import query_options
 from annai.serving.connection import CALL_SECONDS, Connection
@@ -21,8 +20,8 @@ from annai.types import Answer, Freshness, ImportSummary, Query, QueryOptions, R
 P = ParamSpec("P")
 T = TypeVar("T")
 
-POLL_SECONDS = 0.25
-"""How often an import's progress is asked for."""
+POLL_SECONDS, SLOW_POLL_SECONDS = 0.25, 5.0
+"""How often a server that imports is asked for its state: to report it, or only to know that it lives."""
 
 
 def _remote(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
@@ -35,11 +34,10 @@ def _remote(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
         given = signature.bind(self, *args, **kwargs).arguments
         progress = given.get("progress")
         sent = {name: _absolute(value) for name, value in list(given.items())[1:] if name not in LOCAL_PARAMETERS}
-        with self.reporting(progress):
-            result: T = self.connection.get(
-                get_type_hints(method)["return"], operation.name, endless=operation.duration == "long", **sent
-            )
-            return result
+        kind: type[T] = get_type_hints(method)["return"]
+        if operation.duration != "long":
+            return self.connection.get(kind, operation.name, endless=False, **sent)
+        return self.wait_for(lambda: self.connection.get(kind, operation.name, endless=True, **sent), progress)
 
     return call
 
@@ -115,35 +113,40 @@ class Client(Project):
         """Close the connections."""
         self.connection.close()
 
-    @contextmanager
-    def reporting(self, progress: Progress | None) -> Iterator[None]:
-        """Report what the server indexes within the block, by asking it from time to time."""
-        if progress is None:
-            yield
-            return
-        ended = threading.Event()
-        reporter = threading.Thread(target=self._report, args=(progress, ended), daemon=True)
-        reporter.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            reporter.join()
+    def wait_for(self, call: Callable[[], T], progress: Progress | None) -> T:
+        """Make a call that may take hours, for as long as the server answers others; report what it indexes meanwhile.
 
-    def _report(self, progress: Progress, ended: threading.Event) -> None:
-        """Feed a progress bar from the counts of the queue until the end."""
+        Raises `ServerError` if the server does not say how it is within the time of a short call.
+        """
+        from concurrent.futures import Future, wait  # most calls are short
+
+        done: Future[T] = Future()
+
+        def make() -> None:
+            try:
+                done.set_result(call())
+            except BaseException as error:
+                done.set_exception(error)
+
+        # Not an executor's thread, which the end of the program would wait for.
+        threading.Thread(target=make, name="annai-call", daemon=True).start()
         before: int | None = None
-        try:
-            while not ended.wait(POLL_SECONDS):
+        while not wait([done], POLL_SECONDS if progress else SLOW_POLL_SECONDS).done:
+            try:
                 counts = self.status().requests
-                waiting = counts.get("pending", 0) + counts.get("processing", 0)
-                over = sum(counts.values()) - waiting
-                before = over if before is None else min(before, over)
-                if waiting:
-                    progress(over - before, over - before + waiting)
-        except AnnaiError:
-            # The import's own call raises what is wrong.
-            return
+            except ServerError:
+                # The call itself may know better what is wrong, or have ended meanwhile.
+                if wait([done], POLL_SECONDS).done:
+                    break
+                raise
+            except AnnaiError:
+                continue
+            waiting = counts.get("pending", 0) + counts.get("processing", 0)
+            over = sum(counts.values()) - waiting
+            before = over if before is None else min(before, over)
+            if progress and waiting:
+                progress(over - before, over - before + waiting)
+        return done.result()
 
 
 def _absolute(value: object) -> object:

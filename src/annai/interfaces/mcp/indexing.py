@@ -88,7 +88,8 @@ class Indexing:
             await asyncio.sleep(REPORT_SECONDS)
             waiting = await self.use(_waiting_files)
         self._is_behind = bool(waiting)
-        if self._access.config.watcher.enabled and not waiting:
+        # A problem is told with every answer until it is solved.
+        if self._access.config.watcher.enabled and not waiting and not freshness.problem:
             self._next_refresh[names] = time.monotonic() + min(took / REFRESH_SHARE, MAX_REFRESH_PAUSE_SECONDS)
         return Freshness(waiting, freshness.problem)
 
@@ -146,13 +147,13 @@ class _ProgressReporter:
 
 
 def _waiting_files(project: Project) -> int:
-    """How many files are still to be indexed; those that failed and are retried later do not count."""
+    """How many files are still to be indexed; those that failed or keep changing, and wait for later, do not count."""
     counts = project.status().requests
     pending, processing = counts.get("pending", 0), counts.get("processing", 0)
     if (
         not processing
         and pending <= SMALL_QUEUE
-        and all(each.attempts for each in project.requests("pending", limit=SMALL_QUEUE))
+        and all(each.attempts or each.error for each in project.requests("pending", limit=SMALL_QUEUE))
     ):
         return 0
     return pending + processing
