@@ -118,5 +118,6 @@ def _stopped(error: BaseException) -> int:
         # A question that nobody answered: the input ended, or Ctrl-C came instead of a word.
         click.echo("\nannai: no answer, so nothing was done; `--help` shows how to answer in advance.", err=True)
         return 1
-    click.echo("annai: interrupted; what was indexed so far is kept, and the next run continues from there.", err=True)
+    left = str(error.__cause__ or error) or "what was indexed so far is kept, and the next run continues from there."
+    click.echo(f"annai: interrupted; {left}", err=True)
     return INTERRUPTED
