@@ -10,19 +10,17 @@ from pathlib import Path
 
 from annai.config import Config, user_folder
 from annai.errors import CollectionError
-from annai.stores.base import DocumentReader, DocumentWriter
+from annai.stores.base import STAGING_SUFFIX, DocumentReader, DocumentWriter
 from annai.trust import TrustStore, is_inside
 from annai.types import IMPLICIT_COLLECTION, Collection
 
 logger = logging.getLogger(__name__)
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""None has a colon, which `STAGING_SUFFIX` begins with."""
 
 RESERVED = frozenset({IMPLICIT_COLLECTION, "search", "get_document", "list_collections", "reindex", "index_status"})
 """The implicit collection, and the names of annai's own MCP tools: each collection becomes a tool beside them."""
-
-STAGING_SUFFIX = ":building"
-"""Marks a collection that is being built to replace the one before the colon; names cannot contain a colon."""
 
 
 def registered(store: DocumentReader, config: Config) -> list[Collection]:

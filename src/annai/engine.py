@@ -33,7 +33,7 @@ from annai.searching.query import check_query, make_query
 from annai.searching.references import Part, find_parts, locate
 from annai.searching.search import search
 from annai.settings import Embedding
-from annai.stores.base import Store, load_store
+from annai.stores.base import STAGING_SUFFIX, Store, load_store
 from annai.types import (
     IMPLICIT_COLLECTION,
     Answer,
@@ -82,6 +82,7 @@ class Engine(Project):
         """Wakes the worker that keeps the index fresh in this process, if there is one."""
         self.worker_problem = ""
         """Why that worker cannot index now, as a sentence: its embedder is down, say."""
+        self._delete_abandoned()
 
     def _lock(self, kind: str) -> IndexLock:
         path = self.config.database_path
@@ -266,7 +267,15 @@ class Engine(Project):
         outcomes = self._indexer.step(stop)
         if outcomes is None:
             self.store.requests.recover()
+            self.store.delete_abandoned()
         return outcomes
+
+    def _delete_abandoned(self) -> None:
+        """Delete what a process that died was building, unless somebody is indexing."""
+        if not self.read_only and any(each.name.endswith(STAGING_SUFFIX) for each in self.store.collections()):
+            with self.lock.exclusive() as mine:
+                if mine:
+                    self.store.delete_abandoned()
 
     def alone(self) -> AbstractContextManager[None]:
         """A block within which nobody else indexes; raises `IndexBusy` if another process does not finish in time."""
@@ -282,6 +291,7 @@ class Engine(Project):
         with self.lock.exclusive(timeout=IMPORT_WAIT_SECONDS) as mine:
             if not mine:
                 raise IndexBusy("Another process is indexing this project; try again when it has finished.")
+            self.store.delete_abandoned()
             yield
 
     def _update(

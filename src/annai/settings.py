@@ -79,6 +79,9 @@ class StoreSettings:
     lease_seconds: float = setting(
         30.0, "postgres: reassign a worker's files after this long without a heartbeat.", minimum=1, maximum=3600
     )
+    query_timeout_seconds: float = setting(
+        60.0, "postgres: give up a query after this long; building graphs may take longer.", minimum=0.1, maximum=86400
+    )
 
 
 @dataclass(frozen=True)

@@ -240,9 +240,21 @@ def test_the_passages_that_hold_a_word_are_counted(store: Store) -> None:
         "荷物": 3,
         "titl": 5,
     }
-    store.write("a", removed=["a.md", "b.md", "c.md"])
+    # A word that only deleted passages held is not held any more, though lists may still name them.
+    store.write("a", [indexed("b.md", "apple plum")], removed=["a.md"])
+    assert store.holding(["appl", "pear", "plum", "荷物"]).keys() == {"appl", "plum"}
+    store.write("a", removed=["b.md", "c.md"])
+    assert store.holding(["appl", "plum", "titl"]) == {}
     store.vacuum()
     assert store.holding(["appl", "荷物"]) == {}
+
+
+def test_a_word_of_many_passages_is_not_held_when_all_are_deleted(store: Store) -> None:
+    documents = [indexed(f"{number}.md", "apple", seed=number * 50, parts=40) for number in range(20)]
+    store.write("a", [*documents, indexed("pear.md", "pear")])
+    assert store.holding(["appl", "pear"]) == {"appl": 800, "pear": 1}
+    store.write("a", removed=[each.document.path for each in documents])
+    assert store.holding(["appl", "pear"]) == {"pear": 1}
 
 
 def test_a_word_of_one_character_finds_every_word_that_begins_with_it(store: Store) -> None:
@@ -323,6 +335,21 @@ def test_a_swap_puts_the_new_documents_in_place_of_the_old(store: Store) -> None
     assert matching_paths(store, "apple") == ["new.md"]
     assert store.states("a").keys() == {"new.md"}
     assert store.collections() == [Collection("a", Path("/a"), "", True, "later", "e2", "s2")]
+
+
+def test_what_a_process_that_died_was_building_is_deleted_and_counts_no_more(store: Store) -> None:
+    def scores() -> list[float]:
+        return [each.score for each in store.matching(query_words("apple pear"), FieldWeights(), 10, Where())]
+
+    store.write("a", [indexed("a.md", "apple"), indexed("b.md", "pear pear"), indexed("c.md", "plum")])
+    before = scores()
+    store.save_collection(Collection("a:building", Path("/a"), enabled=False))
+    store.write("a:building", [indexed(f"{number}.md", "apple plum", seed=number) for number in range(5)])
+    assert scores() != before
+    store.delete_abandoned()
+    assert [each.name for each in store.collections()] == ["a"]
+    assert scores() == pytest.approx(before)
+    store.delete_abandoned()
 
 
 def test_ten_thousand_passages_are_found_exactly_enough(store: Store) -> None:

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
+import psutil
 import pytest
 
 from annai.config import load_config, override
@@ -124,6 +126,54 @@ def test_a_server_that_accepts_and_never_answers_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://annai:{SECRET}@127.0.0.1:{silent.getsockname()[1]}/annai?connect_timeout=2"
         assert "cannot be reached" in opening_error(url)
+
+
+@contextlib.contextmanager
+def frozen(cluster: Cluster) -> Iterator[None]:
+    """Stop all processes of a server, as a suspended machine does; they are there, and do nothing."""
+    postmaster = psutil.Process(int((cluster.folder / "postmaster.pid").read_text().split()[0]))
+    processes = [postmaster, *postmaster.children(recursive=True)]
+    for process in processes:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.resume()
+
+
+def test_a_server_that_freezes_in_the_middle_is_given_up_and_used_again(
+    cluster: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("annai.stores.postgres.database.ANSWER_GRACE_SECONDS", 0.5)
+    url = cluster.url(database, database, SECRET) + "?connect_timeout=2"
+    with PostgresStore(replace(settings(url), query_timeout_seconds=0.5)) as store:
+        store.save_collection(Collection("a", Path("/a")))
+        store.write("a", [indexed("a.md", "apple")])
+        with frozen(cluster):
+            with pytest.raises(StoreError, match="cannot be reached") as caught:
+                store.states("a")
+            assert SECRET not in str(caught.value)
+        eventually(lambda: answered(store))
+
+        def freeze_in_a_snapshot() -> None:
+            with store.snapshot():
+                assert matching_paths(store, "apple") == ["a.md"]
+                with frozen(cluster):
+                    store.states("a")
+
+        with pytest.raises(StoreError, match=r"did not finish 'SELECT path, .* \(it does not answer\)"):
+            freeze_in_a_snapshot()
+        eventually(lambda: answered(store))
+        assert matching_paths(store, "apple") == ["a.md"]
+
+
+def answered(store: PostgresStore) -> bool:
+    """Whether the store answers."""
+    try:
+        return bool(store.collections())
+    except StoreError:
+        return False
 
 
 # Full disks

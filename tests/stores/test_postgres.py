@@ -1,6 +1,7 @@
 """Can a team share an index in PostgreSQL? Several servers and workers, some of which die, on one real database."""
 
 import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -19,8 +21,10 @@ from annai.serving.client import Client
 from annai.serving.pidfile import read_token, running
 from annai.settings import StoreSettings
 from annai.stores.base import PROCESS_ENDED
-from annai.stores.postgres import database, graphs
+from annai.stores.postgres import database, graphs, postings
 from annai.stores.postgres.store import PostgresStore, open_store
+from annai.text.fields import FieldWeights
+from annai.text.tokens import query_words
 from annai.types import Collection, Query, Where
 from annai.upkeep.worker import Worker
 from tests.conftest import Annai, trust
@@ -242,6 +246,97 @@ def test_lists_are_merged_and_forget_what_was_deleted(store: PostgresStore, monk
         assert connection.execute("SELECT count(*) FROM annai_tombstones").fetchone() == (0,)
     assert matching_paths(store, names[19]) == []
     assert len(matching_paths(store, "apple", limit=50)) == 21
+
+
+def test_a_passage_that_is_written_and_deleted_during_a_compaction_stays_deleted(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process writes at the worst moments: between what a compaction reads first and what it reads next."""
+    store.write("a", [indexed("a.md", "apple"), indexed("b.md", "pear")])
+    store.write("a", removed=["b.md"])
+    read_tombstones = postings._read_tombstones
+    with PostgresStore(store._settings) as other, monkeypatch.context() as patch:
+
+        def write_and_delete(word: str) -> None:
+            other.write("a", [indexed(f"{word}.md", word)])
+            other.write("a", removed=[f"{word}.md"])
+
+        def read_while_another_writes(opened: database.PostgresDatabase) -> postings._Tombstones:
+            write_and_delete("ghost0")
+            found = read_tombstones(opened)
+            write_and_delete("ghost1")
+            return found
+
+        patch.setattr(postings, "_read_tombstones", read_while_another_writes)
+        postings.compact(store._database, always=True)
+    assert store.holding(["ghost0", "ghost1", "pear"]) == {}
+    assert matching_paths(store, "ghost0 ghost1 apple") == ["a.md"]
+    assert store.inventory().passages.tolist() == store.inventory().sections.tolist()
+    postings.compact(store._database, always=True)
+    with psycopg.connect(store._settings.url) as connection:
+        assert connection.execute("SELECT count(*) FROM annai_postings WHERE word LIKE 'ghost%'").fetchone() == (0,)
+
+
+def test_passages_buried_twice_stay_deleted() -> None:
+    buried = postings._Tombstones([(10, 5), (11, 1), (20, 2)])
+    keys = np.array([(key, 0, 1, 0, 0, 0, 1) for key in (9, 10, 11, 12, 14, 15, 21, 22)], postings.POSTING)
+    assert buried.filter(keys)["low"].tolist() == [9, 15, 22]
+
+
+def test_a_word_too_common_to_be_read_counts_as_common(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write("a", [indexed(f"{number}.md", "common", seed=number) for number in range(30)])
+    store.write("a", [indexed("rare.md", "common zebra", seed=50)])
+
+    def best() -> float:
+        (found,) = store.matching(query_words("zebra common"), FieldWeights(), 1, Where())
+        assert store.lookup([found.key])[found.key].path == "rare.md"
+        return found.score
+
+    whole = best()
+    monkeypatch.setattr(postings, "MAX_POSTINGS", 10)
+    # It lacks only what the common word adds, which is next to nothing.
+    assert best() == pytest.approx(whole, abs=0.02)
+
+
+def test_the_error_that_ended_a_transaction_is_the_one_that_is_raised(store: PostgresStore) -> None:
+    def fail() -> None:
+        (process,) = store._database.rows("SELECT pg_backend_pid()")
+        with psycopg.connect(store._settings.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(%s, 10000)", process)
+        raise ZeroDivisionError
+
+    for transaction in (store._database.writing, store._database.reading, store._database.unlimited):
+        with pytest.raises(ZeroDivisionError), transaction():
+            fail()
+    assert [each.name for each in store.collections()] == ["a"]
+
+
+def test_what_another_machine_is_building_is_not_taken_for_abandoned(store: PostgresStore) -> None:
+    with PostgresStore(store._settings) as other:
+        with other.bulk():
+            other.save_collection(Collection("a:building", Path("/a")))
+            store.delete_abandoned()
+            assert [each.name for each in store.collections()] == ["a", "a:building"]
+        store.delete_abandoned()
+        assert [each.name for each in store.collections()] == ["a"]
+
+
+def test_a_query_that_takes_too_long_is_given_up_and_named(postgres_url: str) -> None:
+    limited = dataclasses.replace(settings(postgres_url), query_timeout_seconds=0.5)
+    with PostgresStore(limited) as store, psycopg.connect(postgres_url) as blocker:
+        store.save_collection(Collection("a", Path("/a")))
+        blocker.execute("LOCK TABLE annai_files IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StoreError, match=r"did not finish 'SELECT path, .*query_timeout_seconds \(now 0.5\)"):
+            store.states("a")
+        with pytest.raises(StoreError, match=r"did not finish 'INSERT INTO annai_files"):
+            store.write("a", [indexed("a.md", "apple")])
+        blocker.rollback()
+        store.write("a", [indexed("a.md", "apple")])
+        assert matching_paths(store, "apple") == ["a.md"]
+        # Upkeep may take its time.
+        with store._database.unlimited():
+            store._database.rows("SELECT pg_sleep(0.8)")
+        assert store._database.rows("SHOW statement_timeout") == [("500ms",)]
 
 
 def opening_error(url: str) -> str:

@@ -1,12 +1,15 @@
 """Can an index be checked, repaired, tidied and moved? On every engine, with real damage."""
 
+import itertools
+import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import psycopg
 import pytest
@@ -19,10 +22,12 @@ from annai.stores.base import Store, load_store
 from annai.stores.postgres.store import PostgresStore
 from annai.stores.sidecar.vectors import SidecarVectors
 from annai.stores.sqlite.store import SqliteStore
-from annai.types import Document, Query
+from annai.types import Collection, Document, Query
 from annai.upkeep import maintenance
 from tests.conftest import EXAMPLES, Annai, quick_config
 from tests.engines import DURABLE, config_for, postgres_folder, postgres_url, quick_folder
+from tests.indexing.test_indexing import KILLED_IMPORT
+from tests.loopback import eventually
 
 __all__ = ["postgres_folder", "postgres_url", "quick_folder"]
 
@@ -118,6 +123,74 @@ def test_what_the_engine_beside_the_file_lost_is_added_to_it_again(
         assert maintenance.repair(engine) == []
     assert sorted(neighbours.keys().tolist()) == keys
     assert found(engine) == before
+
+
+def test_what_a_killed_replace_left_is_deleted_by_the_next_process(config: Config) -> None:
+    with Engine(config) as engine:
+        engine.refresh()
+        before = found(engine)
+        engine.store.save_collection(Collection("root:building", config.root, enabled=False))
+        (copied,) = [each for each in engine.store.collections() if each.name == "root"]
+        part = [maintenance._read(engine.store, copied, path) for path in engine.document_paths("root")[:5]]
+        engine.store.write("root:building", [each for each in part if each])
+    with Engine(config) as engine:
+        assert [each.name for each in engine.store.collections()] == ["root"]
+        assert found(engine) == before
+        assert maintenance.repair(engine) == []
+
+
+@pytest.mark.parametrize("mode", ["update", "replace"])
+def test_a_replace_that_was_killed_leaves_nothing_behind(docs: Path, mode: Literal["update", "replace"]) -> None:
+    for number in range(300):
+        (docs / f"{number}.md").write_text(f"# {number}\n\napple number{number}\n")
+    arguments = [sys.executable, "-c", KILLED_IMPORT, str(docs), "128", str(int(signal.SIGKILL)), "replace"]
+    assert subprocess.run(arguments, capture_output=True, check=False, timeout=60).returncode
+    with SqliteStore(quick_config(docs).database_path) as store:
+        assert [each.name for each in store.collections()] == ["root", "root:building"]
+    with Engine(quick_config(docs)) as engine:
+        assert [each.name for each in engine.store.collections()] == ["root"]
+        engine.import_collection(mode=mode)
+        assert maintenance.check(engine.store) == []
+
+
+def test_ctrl_c_ends_a_replace_with_a_word_and_changes_nothing(docs: Path) -> None:
+    (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
+    annai = Annai(docs)
+    annai("import")
+    before = annai("status", "--format", "json").stdout
+    for number in range(3_000):
+        (docs / f"{number}.md").write_text(f"# {number}\n\n" + "apple banana cherry " * 100)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "annai", "import", "-m", "replace"], cwd=docs, stderr=subprocess.PIPE, text=True
+    )
+    with SqliteStore(docs / ".annai" / "index.sqlite") as store:
+        eventually(lambda: store.statistics("root:building").documents > 0)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+        assert told.strip() == "annai: interrupted; the collection is as it was before."
+        assert process.returncode == 130
+        assert [each.name for each in store.collections()] == ["root"]
+    assert json.loads(annai("status", "--format", "json").stdout)["collections"] == json.loads(before)["collections"]
+
+
+def steps_of_a_check(folder: Path, documents: int) -> int:
+    """How many hundreds of steps SQLite takes to check an index of so many documents."""
+    folder.mkdir()
+    for number in range(documents):
+        (folder / f"{number}.md").write_text(f"# {number}\n\nThe word of it is word{number}.\n")
+    steps = itertools.count()
+    with Engine(quick_config(folder)) as engine:
+        engine.refresh()
+        assert isinstance(engine.store, SqliteStore)
+        # What is returned says whether to stop.
+        engine.store._database.connection.set_progress_handler(lambda: next(steps) < 0, 100)
+        assert maintenance.check(engine.store) == []
+    return next(steps)
+
+
+def test_a_check_grows_with_the_documents_and_no_faster(tmp_path: Path) -> None:
+    few, many = (steps_of_a_check(tmp_path / str(count), count) for count in (100, 400))
+    assert many < 4 * few * 1.5
 
 
 def test_a_vacuum_changes_no_answer(engine: Engine) -> None:

@@ -5,10 +5,11 @@ import dataclasses
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
 
-from annai.collection import STAGING_SUFFIX, find, here
+from annai.collection import find, here
 from annai.config import Config
 from annai.embedders.base import Embedder
 from annai.errors import (
@@ -25,7 +26,14 @@ from annai.indexing.pace import KEEPS_CHANGING, Pace
 from annai.indexing.probe import KILLED_TWICE, find_killers
 from annai.project import Confirm, Progress
 from annai.splitters.base import load_splitter
-from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, DocumentWriter, IndexedDocument, RequestResult
+from annai.stores.base import (
+    LONGEST_PAUSE_SECONDS,
+    PROCESS_ENDED,
+    STAGING_SUFFIX,
+    DocumentWriter,
+    IndexedDocument,
+    RequestResult,
+)
 from annai.timer import Stopwatch, timer, timestamp
 from annai.types import Change, ChangeKind, Collection, Document, FileState, Problem, Request, Section
 
@@ -175,21 +183,36 @@ class Indexer:
         self._clock.report()
 
     def replace(self, collection: Collection, *, progress: Progress | None = None) -> Outcomes:
-        """Rebuild the collection next to the old data, which searches see until the new data is swapped in."""
+        """Rebuild the collection next to the old data, which searches see until the new data is swapped in.
+
+        When it fails or is interrupted, the new data is deleted; if its process dies, the next one deletes it.
+        """
         self._store.save_collection(collection)
-        self._store.delete_collection(collection.name + STAGING_SUFFIX)
-        staging = self._record_settings(Collection(collection.name + STAGING_SUFFIX, collection.source, enabled=False))
+        name = collection.name + STAGING_SUFFIX
+        with self._store.bulk():
+            self._store.delete_collection(name)
+            try:
+                outcomes = self._build(collection, name, progress)
+            except BaseException:
+                # What went wrong is the error to report.
+                with suppress(AnnaiError):
+                    self._store.delete_collection(name)
+                raise
+            self._store.swap_collection(name, collection.name)
+        self._clock.report()
+        return outcomes
+
+    def _build(self, collection: Collection, name: str, progress: Progress | None) -> Outcomes:
+        """Index everything of a collection into another one."""
+        staging = self._record_settings(Collection(name, collection.source, enabled=False))
         with timer("scan"):
             found = scan(collection.source, self._config.files, {})
         outcomes: Outcomes = Counter()
-        with self._store.bulk():
-            for batch in self._apply(staging, found.changes):
-                outcomes.update((collection.name, each.outcome) for each in batch)
-                if progress:
-                    progress(outcomes.total(), len(found.changes))
-        self._clock.report()
+        for batch in self._apply(staging, found.changes):
+            outcomes.update((collection.name, each.outcome) for each in batch)
+            if progress:
+                progress(outcomes.total(), len(found.changes))
         self._store.save_collection(dataclasses.replace(staging, imported_at=timestamp()))
-        self._store.swap_collection(staging.name, collection.name)
         return outcomes
 
     def restore(self, collection: Collection, document: Document) -> None:

@@ -42,6 +42,9 @@ LONGEST_PAUSE_SECONDS = 3600.0
 PROCESS_ENDED = "the process that was indexing it ended"
 """The error of a request whose process died: perhaps because of this file."""
 
+STAGING_SUFFIX = ":building"
+"""Marks a collection that is being built, within `bulk`, to replace the one before the colon."""
+
 
 @dataclass(frozen=True, slots=True)
 class IndexedDocument:
@@ -168,6 +171,10 @@ class DocumentReader(ABC):
         """Every collection, ordered by name."""
 
     @abstractmethod
+    def statistics(self, collection: str) -> Statistics:
+        """Counts for one collection; zeros if it is unknown."""
+
+    @abstractmethod
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of the collection's files, by path; files that were skipped or failed included.
 
@@ -231,6 +238,16 @@ class DocumentWriter(DocumentReader):
         """Within the block much is written: what orders the index for searching may wait until its end."""
         yield
 
+    def delete_abandoned(self) -> None:
+        """Delete the collections that a process was building when it died.
+
+        Only the holder of the index lock may call it: nobody else is building then. In a shared store it does nothing
+        while anybody is within `bulk`.
+        """
+        for each in self.collections():
+            if each.name.endswith(STAGING_SUFFIX):
+                self.delete_collection(each.name)
+
 
 class PassageSearcher(DocumentReader):
     """What searching needs: passages by vector and by word, and what is stored of them."""
@@ -275,7 +292,7 @@ class PassageSearcher(DocumentReader):
     def holding(self, words: Sequence[str]) -> dict[str, int]:
         """How many passages hold each of the words; those that none holds are left out.
 
-        Passages that were deleted not long ago may still count.
+        Where many do, some that were deleted not long ago may still count.
         """
 
     @abstractmethod
@@ -290,10 +307,6 @@ class StoreUpkeep(ABC):
     @abstractmethod
     def address(self) -> str:
         """Where the index is, for people: a file, a folder or a server's address, with nothing secret in it."""
-
-    @abstractmethod
-    def statistics(self, collection: str) -> Statistics:
-        """Counts for one collection; zeros if it is unknown."""
 
     @abstractmethod
     def size_on_disk(self) -> int:

@@ -155,5 +155,6 @@ def _stopped(error: BaseException) -> int:
         echo(err=True)
         warn("no answer, so nothing was done; `--help` shows how to answer in advance.")
         return 1
-    warn("interrupted; what was indexed so far is kept, and the next run continues from there.")
+    left = str(error.__cause__ or error) or "what was indexed so far is kept, and the next run continues from there."
+    warn(f"interrupted; {left}")
     return INTERRUPTED

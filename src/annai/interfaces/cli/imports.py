@@ -47,8 +47,14 @@ def command(
             "and run `annai server restart`, or run `annai server stop` first."
         )
     start = perf_counter()
-    with open_project(config) as project, progress_bar("Indexing") as progress:
-        summary = project.import_collection(name, mode, progress=progress)
+    try:
+        with open_project(config) as project, progress_bar("Indexing") as progress:
+            summary = project.import_collection(name, mode, progress=progress)
+    except KeyboardInterrupt:
+        if mode != "replace":
+            raise
+        # What was built so far is deleted, unlike what an update indexed.
+        raise KeyboardInterrupt("the collection is as it was before.") from None
     tell(summary, perf_counter() - start)
 
 

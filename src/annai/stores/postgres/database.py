@@ -2,13 +2,15 @@
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from annai.errors import NewerIndex, QueryError, StoreError, StoreFull, StoreReadOnly
@@ -26,11 +28,17 @@ says otherwise."""
 KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 """A server whose machine has vanished is given up after a minute, not after hours, unless store.url says otherwise."""
 
+ANSWER_GRACE_SECONDS = 5.0
+"""How much longer than the server's own time limit to wait: a server that is frozen does not keep it."""
+
 MAX_CONNECTIONS = 16
 """For one process; PostgreSQL allows a hundred in all by default."""
 
 MIN_PGVECTOR = (0, 8)
 """The first version that goes on searching its index when a filter left too few."""
+
+STATEMENT_CHARACTERS = 80
+"""How much of a statement an error shows."""
 
 Connection = Any
 """A connection of psycopg, a third party's object."""
@@ -45,6 +53,35 @@ _OWN_TABLES = "relnamespace = current_schema()::regnamespace AND relkind = 'r' A
 """The condition on `pg_class` for the tables of an index."""
 
 
+class _NoAnswer(psycopg.OperationalError):  # type: ignore[misc]  # psycopg is optional, and has no types here
+    """The server is there and says nothing."""
+
+
+class _LimitedConnection(psycopg.Connection[Any]):  # type: ignore[misc]  # as above
+    """A connection that is given up when the server does not answer in time."""
+
+    seconds: float | None = None
+    """How long a statement may take; None: as long as it needs."""
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **named: Any) -> Any:  # noqa: ANN401 - as psycopg has it
+        """Wait for the server, but no longer than the limit; whatever waits for it waits here."""
+        return super().wait(gen if self.seconds is None else self._until(gen, self.seconds), *args, **named)
+
+    def _until(self, gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
+        deadline = time.monotonic() + seconds
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                # Nothing was ready: psycopg asks several times a second.
+                if not ready and time.monotonic() > deadline:
+                    self.pgconn.finish()
+                    raise _NoAnswer("it does not answer")
+                state = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+
+
 class PostgresDatabase:
     """Connections to one database, shared by the threads of this process.
 
@@ -52,8 +89,9 @@ class PostgresDatabase:
     leaves as a `StoreError` whose message says what to do, and no message shows the password.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, query_timeout_seconds: float) -> None:
         self.read_only = False
+        self._query_timeout_seconds = query_timeout_seconds
         self._thread = threading.local()
         named = _parse_url(url)
         self._server = f"{named.get('host', 'localhost')}:{named.get('port', 5432)}/{named.get('dbname', '')}"
@@ -62,17 +100,20 @@ class PostgresDatabase:
         options = {**KEEPALIVE, **named, "connect_timeout": self._timeout_seconds, "autocommit": True}
         with self.translate_errors():
             # Once without the pool, which would only say that it got no connection.
-            with psycopg.connect(**options) as connection:
+            with _LimitedConnection.connect(**options) as connection:
+                connection.seconds = self._timeout_seconds
                 self.read_only = connection.execute("SHOW transaction_read_only").fetchone() == ("on",)
                 self._migrate(connection)
             self._pool = ConnectionPool(
+                connection_class=_LimitedConnection,
+                configure=self._limit,
                 kwargs=options,
                 min_size=1,
                 max_size=MAX_CONNECTIONS,
                 timeout=self._timeout_seconds,
                 # Its pauses between attempts double up to this: a server that was away for long is soon used again.
                 reconnect_timeout=self._timeout_seconds,
-                check=ConnectionPool.check_connection,
+                check=self._check,
                 open=True,
             )
 
@@ -93,7 +134,7 @@ class PostgresDatabase:
 
     def rows(self, sql: str, values: object = (), *, binary: bool = False) -> list[tuple[Any, ...]]:
         """Run a statement and return all its rows; the types of their values are the schema's."""
-        with self.connection() as connection:
+        with self.connection() as connection, self._report_timeout(sql):
             cursor = connection.execute(sql, values, binary=binary)
             return list(cursor.fetchall()) if cursor.description else []
 
@@ -112,7 +153,12 @@ class PostgresDatabase:
         if not rows:
             return
         sql = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
-        with self.connection() as connection, connection.cursor() as cursor, cursor.copy(sql) as copy:
+        with (
+            self.connection() as connection,
+            self._report_timeout(sql),
+            connection.cursor() as cursor,
+            cursor.copy(sql) as copy,
+        ):
             copy.set_types(kinds)
             for row in rows:
                 copy.write_row(row)
@@ -128,11 +174,42 @@ class PostgresDatabase:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """A transaction within which every read sees the same state; within another, that one."""
-        if getattr(self._thread, "connection", None) is not None:
+        current = getattr(self._thread, "connection", None)
+        if current is not None and current.info.transaction_status != TransactionStatus.IDLE:
             yield
             return
         with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"):
             yield
+
+    @contextmanager
+    def unlimited(self) -> Iterator[Connection]:
+        """Within the block, which uses one connection, statements take as long as they need: upkeep, not searches."""
+        with self.connection() as connection, self._pin(connection):
+            limit, connection.seconds = connection.seconds, None
+            connection.execute("SET statement_timeout = 0")
+            with clean_up(lambda: self._limit(connection)):
+                try:
+                    yield connection
+                finally:
+                    connection.seconds = limit
+
+    @contextmanager
+    def advisory_lock(self, name: str, *, shared: bool = False) -> Iterator[bool]:
+        """Hold a lock within the block, which is lost with this process; yields whether nobody held it.
+
+        Others may hold a shared one too, and whoever holds it alone is waited for.
+        """
+        # On a connection that does nothing else meanwhile.
+        with self.translate_errors(), self._pool.connection() as connection:
+            lock = f"pg_{'' if shared else 'try_'}advisory_lock{'_shared' if shared else ''}"
+            key = "hashtext(current_schema() || %s)"
+            row = connection.execute(f"SELECT {lock}({key})", (f".annai_{name}",)).fetchone()
+            if row == (False,):
+                yield False
+                return
+            unlock = f"SELECT pg_advisory_unlock{'_shared' if shared else ''}({key})"
+            with clean_up(lambda: connection.execute(unlock, (f".annai_{name}",))):
+                yield True
 
     def size_on_disk(self) -> int:
         """Bytes that the tables and their indexes take on the server."""
@@ -140,8 +217,9 @@ class PostgresDatabase:
 
     def vacuum(self) -> None:
         """PostgreSQL's own vacuum of every table."""
-        for (table,) in self.rows(f"SELECT relname FROM pg_class WHERE {_OWN_TABLES}"):
-            self.rows(f"VACUUM (ANALYZE) {table}")
+        with self.unlimited():
+            for (table,) in self.rows(f"SELECT relname FROM pg_class WHERE {_OWN_TABLES}"):
+                self.rows(f"VACUUM (ANALYZE) {table}")
 
     def close(self) -> None:
         """Close every connection; closing twice is fine."""
@@ -149,18 +227,55 @@ class PostgresDatabase:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
-        with self.connection() as connection:
-            self._thread.connection = connection
+        with self.connection() as connection, self._pin(connection):
             try:
                 connection.execute(begin)
                 yield
                 connection.execute("COMMIT")
             except BaseException:
-                if not connection.closed:
+                # The first error is the one to report; without its connection a transaction is rolled back anyway.
+                with suppress(psycopg.Error):
                     connection.execute("ROLLBACK")
                 raise
-            finally:
-                self._thread.connection = None
+
+    @contextmanager
+    def _pin(self, connection: Connection) -> Iterator[None]:
+        """Within the block this thread uses no other connection."""
+        before = getattr(self._thread, "connection", None)
+        self._thread.connection = connection
+        try:
+            yield
+        finally:
+            self._thread.connection = before
+
+    @contextmanager
+    def _report_timeout(self, sql: str) -> Iterator[None]:
+        """Say which statement took too long."""
+        try:
+            yield
+        except (_NoAnswer, errors.QueryCanceled) as error:
+            statement = " ".join(sql.split())[:STATEMENT_CHARACTERS]
+            raise StoreError(
+                f"The PostgreSQL at {self._server} did not finish {statement!r} in time ({_first_line(error)}); check "
+                f"whether it is overloaded or locked, or raise store.query_timeout_seconds (now "
+                f"{self._query_timeout_seconds:g}). Nothing is lost: what was not written is indexed again later."
+            ) from error
+
+    def _limit(self, connection: Connection) -> None:
+        """Let the server end a statement that takes too long, unless it is set to end it earlier."""
+        connection.execute("RESET statement_timeout")
+        connection.execute(
+            """SELECT set_config('statement_timeout', %s, false) FROM pg_settings
+            WHERE name = 'statement_timeout' AND (setting::bigint = 0 OR setting::bigint > %s)""",
+            (f"{self._query_timeout_seconds:.3f}s", self._query_timeout_seconds * 1000),
+        )
+        connection.seconds = self._query_timeout_seconds + ANSWER_GRACE_SECONDS
+
+    def _check(self, connection: Connection) -> None:
+        """Whether the server still answers; it need not wait for anything to do so."""
+        limit, connection.seconds = connection.seconds, self._timeout_seconds
+        ConnectionPool.check_connection(connection)
+        connection.seconds = limit
 
     def _migrate(self, connection: Connection) -> None:
         version = self._version(connection)
@@ -173,6 +288,7 @@ class PostgresDatabase:
             if not version:
                 raise StoreError(f"There is no annai index at {self._server}, and it cannot be written.")
             return
+        connection.seconds = None
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('annai_schema'))")
             self._create_extension(connection)
@@ -257,6 +373,18 @@ class PostgresDatabase:
         if any(word in text for word in _MISSING_DATABASE):
             return f"The PostgreSQL at {self._server} says: {text}; correct store.url, or create what is missing."
         return _unreachable(self._server, text)
+
+
+@contextmanager
+def clean_up(clean: Callable[[], object]) -> Iterator[None]:
+    """Clean up after the block; if the block fails, its own error is the one to report."""
+    try:
+        yield
+    except BaseException:
+        with suppress(psycopg.Error):
+            clean()
+        raise
+    clean()
 
 
 def _parse_url(url: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from psycopg import errors
 
 from annai.settings import StoreSettings
-from annai.stores.postgres.database import Connection, PostgresDatabase
+from annai.stores.postgres.database import Connection, PostgresDatabase, clean_up
 
 INDEX_FROM = 10_000
 """From this many passages of one dimension on they get a graph; fewer are compared one by one, exactly."""
@@ -23,6 +23,9 @@ MAX_MEMORY_MB = 2_000
 MAX_WAITING_SHARE = 0.25
 """While more files than this share of the documents wait to be indexed, the graph waits too: at once it is built
 faster."""
+
+
+_SET_TO_BUILD = ("maintenance_work_mem", "max_parallel_maintenance_workers")
 
 
 def build_graphs(
@@ -46,20 +49,16 @@ def build_graphs(
 
 def _build(database: PostgresDatabase, settings: StoreSettings, name: str, dimension: int, passages: int) -> None:
     """Build one, unless another process does."""
-    with database.connection() as connection:
-        (mine,) = connection.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (name,)).fetchone()
+    with database.advisory_lock(f"hnsw_{dimension}") as mine, database.unlimited() as connection:
         if not mine:
             return
-        try:
-            with _memory(connection, passages * (2 * dimension + LINK_BYTES * settings.hnsw_m + NODE_BYTES)):
-                try:
-                    _create(connection, settings, name, dimension)
-                except (errors.DiskFull, errors.OutOfMemory):
-                    # Processes that build together share that memory, of which a container often allows very little.
-                    connection.execute("SET max_parallel_maintenance_workers = 0")
-                    _create(connection, settings, name, dimension)
-        finally:
-            connection.execute("SELECT pg_advisory_unlock(hashtext(%s))", (name,))
+        with _memory(connection, passages * (2 * dimension + LINK_BYTES * settings.hnsw_m + NODE_BYTES)):
+            try:
+                _create(connection, settings, name, dimension)
+            except (errors.DiskFull, errors.OutOfMemory):
+                # Processes that build together share that memory, of which a container often allows very little.
+                connection.execute("SET max_parallel_maintenance_workers = 0")
+                _create(connection, settings, name, dimension)
 
 
 def _create(connection: Connection, settings: StoreSettings, name: str, dimension: int) -> None:
@@ -82,8 +81,5 @@ def _memory(connection: Connection, needed: int) -> Iterator[None]:
         FROM pg_settings WHERE name = 'maintenance_work_mem'""",
         (megabytes,),
     )
-    try:
+    with clean_up(lambda: [connection.execute(f"RESET {name}") for name in _SET_TO_BUILD]):
         yield
-    finally:
-        for name in ("maintenance_work_mem", "max_parallel_maintenance_workers"):
-            connection.execute(f"RESET {name}")

@@ -35,6 +35,7 @@ COMPACT_WORDS = 2_000
 """Words whose lists are rewritten at a time: it bounds memory."""
 
 _LAST_CHARACTER = "\U0010ffff"
+_SELECT_LISTS = "SELECT word, list FROM annai_postings WHERE word = ANY(%s)"
 _LOCK = "SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || '.annai_postings'))::int"
 
 Keys = NDArray[np.int64]
@@ -65,7 +66,7 @@ def merge(database: PostgresDatabase) -> None:
         (SEGMENTS_PER_LEVEL,),
     ):
         number, segments = level
-        with database.writing():
+        with database.unlimited(), database.writing():
             if not database.number(_LOCK):
                 return
             # Another process may have merged them in the meantime.
@@ -90,12 +91,13 @@ def compact(database: PostgresDatabase, *, always: bool = False) -> None:
     )[0]
     if not buried or (not always and (buried < MIN_TOMBSTONES or deleted < MIN_DELETED_SHARE * passages)):
         return
-    with database.writing():
+    with database.unlimited(), database.writing():
         if not database.number(_LOCK):
             return
-        # Only what this transaction sees: what is written meanwhile is for the next time.
-        segments = [number for (number,) in database.rows("SELECT id FROM annai_segments")]
+        # First the tombstones: a passage that was deleted by now is named by the segments that are read after them.
+        # What is written meanwhile is for the next time.
         tombstones = _read_tombstones(database)
+        segments = [number for (number,) in database.rows("SELECT id FROM annai_segments")]
         words = [
             word
             for (word,) in database.rows(
@@ -144,9 +146,17 @@ def score(
 
 
 def holding(database: PostgresDatabase, words: Sequence[str]) -> dict[str, int]:
-    """How many passages the list of each word names."""
+    """How many passages the list of each word names, without those that were deleted."""
     plain = {escape(word): word for word in words}
-    return {plain[word]: size // POSTING.itemsize for word, size in _sizes(database, [*plain]).items()}
+    counts = {word: size // POSTING.itemsize for word, size in _sizes(database, [*plain]).items()}
+    tombstones = _read_tombstones(database)
+    # Only these lists can be full of deleted passages.
+    short = [word for word, count in counts.items() if count <= tombstones.count]
+    if short:
+        counts |= dict.fromkeys(short, 0)
+        for word, part in database.rows(_SELECT_LISTS, (short,), binary=True):
+            counts[word] += len(tombstones.filter(np.frombuffer(part, POSTING)))
+    return {plain[word]: count for word, count in counts.items() if count}
 
 
 def word_counts(database: PostgresDatabase) -> tuple[Keys, Keys]:
@@ -172,7 +182,13 @@ class _Tombstones:
     def __init__(self, rows: Sequence[tuple[int, ...]]) -> None:
         ordered = np.array(sorted(rows), np.int64).reshape(-1, 2)
         self.firsts = ordered[:, 0]
-        self._ends = ordered.sum(axis=1)
+        # A sweep may bury a passage of a document that is buried as a whole at the same time.
+        self._ends = np.maximum.accumulate(ordered.sum(axis=1))
+
+    @property
+    def count(self) -> int:
+        """How many sections were deleted, at most."""
+        return int((self._ends - self.firsts).sum())
 
     def filter(self, postings: NDArray[np.void]) -> NDArray[np.void]:
         """The postings of passages that were not deleted."""
@@ -197,8 +213,8 @@ def _matches(database: PostgresDatabase, words: Mapping[str, float], fields: Fie
         "SELECT coalesce(sum(passages), 0)::bigint, coalesce(sum(words), 0)::bigint FROM annai_counters"
     )[0]
     average = bm25.average_length(total_words, passages)
-    lists, weights = _lists(database, words), bm25.weights_of(fields)
-    tombstones = _read_tombstones(database)
+    tombstones, weights = _read_tombstones(database), bm25.weights_of(fields)
+    lists, left_out = _lists(database, words)
     for word, weight in words.items():
         postings = tombstones.filter(np.frombuffer(lists.get(word, b""), POSTING))
         keys: NDArray[np.integer] = _keys(postings)
@@ -206,12 +222,15 @@ def _matches(database: PostgresDatabase, words: Mapping[str, float], fields: Fie
         if is_prefix(word):
             keys, frequencies, first = bm25.merge_positions(keys, frequencies)
             lengths = lengths[first]
-        value = bm25.word_value(weight, passages, len(keys))
+        value = bm25.word_value(weight, passages, min(left_out.get(word, len(keys)), passages))
         yield Matches(value, keys, frequencies, bm25.length_damping(lengths.astype(np.float64), average))
 
 
-def _lists(database: PostgresDatabase, words: Mapping[str, float]) -> dict[str, bytes]:
-    """Each word's list, put together from the segments; for a prefix, the lists of all words that begin so."""
+def _lists(database: PostgresDatabase, words: Mapping[str, float]) -> tuple[dict[str, bytes], dict[str, int]]:
+    """Each word's list, put together from the segments; for a prefix, the lists of all words that begin so.
+
+    Also, how many passages hold each of the words that are too common to be read.
+    """
     plain = {escape(word): word for word in words if not is_prefix(word)}
     sizes = _sizes(database, [*plain])
     room = MAX_POSTINGS * POSTING.itemsize
@@ -222,8 +241,7 @@ def _lists(database: PostgresDatabase, words: Mapping[str, float]) -> dict[str, 
         chosen.append(word)
         room -= size
     lists: dict[str, bytes] = {}
-    rows = database.rows("SELECT word, list FROM annai_postings WHERE word = ANY(%s)", (chosen,), binary=True)
-    for word, part in rows:
+    for word, part in database.rows(_SELECT_LISTS, (chosen,), binary=True):
         lists[plain[word]] = lists.get(plain[word], b"") + part
     for word in filter(is_prefix, words):
         rows = database.rows(
@@ -232,7 +250,8 @@ def _lists(database: PostgresDatabase, words: Mapping[str, float]) -> dict[str, 
             binary=True,
         )
         lists[word] = b"".join(part for (part,) in rows)
-    return lists
+    left_out = {plain[word]: size // POSTING.itemsize for word, size in sizes.items() if word not in {*chosen}}
+    return lists, left_out
 
 
 def _sizes(database: PostgresDatabase, words: Sequence[str]) -> dict[str, int]:

@@ -8,7 +8,7 @@ import numpy as np
 from annai.config import Config
 from annai.errors import StoreError
 from annai.settings import StoreSettings
-from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors
+from annai.stores.base import STAGING_SUFFIX, IndexedDocument, Inventory, Scored, Store, Vectors
 from annai.stores.postgres.collections import Collections
 from annai.stores.postgres.database import PostgresDatabase
 from annai.stores.postgres.documents import Documents
@@ -47,7 +47,7 @@ class PostgresStore(Store):
 
     def __init__(self, settings: StoreSettings) -> None:
         self._settings = settings
-        self._database = PostgresDatabase(settings.url)
+        self._database = PostgresDatabase(settings.url, settings.query_timeout_seconds)
         self._collections = Collections(self._database)
         self._documents = Documents(self._database)
         self._requests = PostgresRequests(self._database, settings.lease_seconds)
@@ -89,7 +89,7 @@ class PostgresStore(Store):
 
     def delete_collection(self, name: str) -> None:
         """Forget it and its documents."""
-        with self._database.writing():
+        with self._database.unlimited(), self._database.writing():
             if number := self._collections.number(name, lock="FOR UPDATE"):
                 self._empty_collection(number)
                 self._collections.delete(number, name)
@@ -97,7 +97,7 @@ class PostgresStore(Store):
 
     def swap_collection(self, staging: str, name: str) -> None:
         """The new collection takes the name of the old one; its documents stay where they are."""
-        with self._database.writing():
+        with self._database.unlimited(), self._database.writing():
             old = self._collections.existing(name, lock="FOR UPDATE")
             new = self._collections.existing(staging, lock="FOR UPDATE")
             self._empty_collection(old)
@@ -130,10 +130,18 @@ class PostgresStore(Store):
         """A graph is built much faster at once than vector by vector."""
         self._in_bulk = True
         try:
-            yield
+            with self._database.advisory_lock("bulk", shared=True):
+                yield
         finally:
             self._in_bulk = False
         self._build_graphs()
+
+    def delete_abandoned(self) -> None:
+        """While no other process is within `bulk`; one that died has lost its lock."""
+        if any(each.name.endswith(STAGING_SUFFIX) for each in self.collections()):
+            with self._database.advisory_lock("bulk") as mine:
+                if mine:
+                    super().delete_abandoned()
 
     def lookup(self, keys: Sequence[int]) -> dict[int, StoredSection]:
         """Sections by key."""
@@ -193,8 +201,9 @@ class PostgresStore(Store):
                     return passing[:limit]
 
     def holding(self, words: Sequence[str]) -> dict[str, int]:
-        """From the lengths of the words' lists."""
-        return holding(self._database, words)
+        """From the lengths of the words' lists, and from those lists that may be full of deleted passages."""
+        with self._database.reading():
+            return holding(self._database, words)
 
     def dimension(self, collection: str) -> int:
         """Of any of its documents."""
@@ -210,13 +219,13 @@ class PostgresStore(Store):
 
     def inventory(self) -> Inventory:
         """From the tables themselves."""
-        with self._database.reading():
+        with self._database.unlimited(), self._database.reading():
             passages, words = word_counts(self._database)
             return Inventory(self._documents.section_keys(), self._documents.vector_keys(), passages, words)
 
     def sweep(self) -> None:
         """Delete what has no document, and count again."""
-        with self._database.writing():
+        with self._database.unlimited(), self._database.writing():
             self._documents.delete_orphans()
             passages, _ = word_counts(self._database)
             bury(self._database, np.setdiff1d(passages, self._documents.section_keys()))

@@ -135,12 +135,9 @@ class ChromaNeighbours(Neighbours):
         return sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
 
     def close(self) -> None:
-        """Close connections or files, if no other store of this process has them open."""
+        """Close the connections to a server; a folder's client is shared within the process, and stays."""
         for session in self._sessions():
             session.close()
-        # Before 1.5 a client could not be closed.
-        if hasattr(self._client, "close"):
-            self._client.close()
 
     def _sessions(self) -> list[httpx.Client]:
         """The connections to a server, which Chroma's client neither limits nor closes."""

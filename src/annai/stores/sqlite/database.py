@@ -1,9 +1,10 @@
 """How is an index file opened, upgraded and used, so that every error says what to do?"""
 
 import logging
+import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,33 +21,56 @@ BUSY_TIMEOUT_MS = 30_000
 """How long to wait for another process that is writing."""
 
 
+FileId = tuple[int, int]
+"""Which file it is, whatever its name: its device and its inode."""
+
+
+class _Thread(threading.local):
+    """What each thread has open."""
+
+    connection: apsw.Connection | None = None
+    file: FileId | None = None
+    opening = 0
+
+
 class Database:
     """An index file in WAL mode: any number of readers beside one writer, in any number of processes.
 
-    Every thread has a connection of its own. Every error of SQLite's leaves it as a `StoreError` whose message says
-    what to do.
+    Every thread has a connection of its own. If the file is deleted, or another is put in its place, every thread goes
+    on with the file that is there then, which is made if there is none. Every error of SQLite's leaves it as a
+    `StoreError` whose message says what to do.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.read_only = False
-        self._thread = threading.local()
+        self.on_replaced: Callable[[], None] = lambda: None
+        """Called when another file was opened than before, until it succeeds."""
+        self._thread = _Thread()
+        self._lock = threading.RLock()
+        self._file: FileId | None = None
+        self._logs: dict[Path, FileId | None] = {}
+        self._openings = 0
         self._opened: list[apsw.Connection] = []
         with self._translate_errors():
             try:
-                self._migrate()
+                self._connect()
             except BaseException:
                 self.close()
                 raise
 
     @property
     def connection(self) -> apsw.Connection:
-        """The calling thread's own connection, opened when it is first needed."""
-        connection: apsw.Connection | None = getattr(self._thread, "connection", None)
-        if connection is None:
-            connection = self._thread.connection = self._open()
-            self._opened.append(connection)
-        return connection
+        """The calling thread's own connection, opened when it is first needed or when the file was replaced."""
+        connection, file = self._thread.connection, self._thread.file
+        if connection is not None and (connection.in_transaction or _identify(self.path) == file):
+            return connection
+        return self._connect()
+
+    @property
+    def opening(self) -> int:
+        """Which of the files that were opened here the calling thread reads: another number, another file."""
+        return self._thread.opening if self.connection else 0
 
     def rows(self, sql: str, values: Sequence[SQLValue] = ()) -> list[tuple[Any, ...]]:
         """Run a statement and return all its rows; the types of their values are the schema's."""
@@ -73,14 +97,8 @@ class Database:
         """A transaction that writes: wholly, or not at all."""
         if self.read_only:
             raise StoreReadOnly(cannot_write(self.path))
-        self.rows("BEGIN IMMEDIATE")
-        try:
+        with self._transaction("BEGIN IMMEDIATE"):
             yield
-            self.rows("COMMIT")
-        except BaseException:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -88,21 +106,80 @@ class Database:
         if self.connection.in_transaction:
             yield
             return
-        self.rows("BEGIN")
-        try:
+        with self._transaction("BEGIN"):
             yield
-        finally:
-            self.rows("COMMIT")
 
     def size_on_disk(self) -> int:
         """Bytes of the file and its write-ahead log."""
-        files = (self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-shm"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        return sum(file.stat().st_size for file in (self.path, *self._log_paths()) if file.exists())
 
     def close(self) -> None:
         """Close the file, for every thread; closing twice is fine."""
         while self._opened:
             self._opened.pop().close()
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        self.rows(begin)
+        connection = self.connection
+        try:
+            yield
+            self.rows("COMMIT")
+        except BaseException:
+            # The first error is the one to report; some of SQLite's have ended the transaction already.
+            with suppress(apsw.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            raise
+
+    def _connect(self) -> apsw.Connection:
+        """Open the file for the calling thread; the first thread that opens another file makes it an index."""
+        with self._lock:
+            # Compared while the one before is still open: once it is closed, the new file may get its inode.
+            file = _identify(self.path)
+            is_new = file is None or file != self._file
+            is_replaced = is_new and self._file is not None
+            self._disconnect()
+            if is_replaced:
+                file = self._prepare_new_file()
+            connection = self._open()
+            self._opened.append(connection)
+            self._thread.connection, self._thread.file = connection, file or _identify(self.path)
+            self._thread.opening = self._openings + is_new
+            if is_new:
+                try:
+                    self._migrate()
+                    if is_replaced:
+                        self.on_replaced()
+                except BaseException:
+                    self._disconnect()
+                    raise
+                self._openings += 1
+                self._file = self._thread.file
+                self._logs = {log: _identify(log) for log in self._log_paths()}
+            if is_replaced:
+                logger.warning("%s was deleted or replaced, so it was opened anew", self.path)
+            return connection
+
+    def _disconnect(self) -> None:
+        """Close the calling thread's connection, if it has one."""
+        connection, self._thread.connection = self._thread.connection, None
+        if connection in self._opened:
+            self._opened.remove(connection)
+            connection.close()
+
+    def _prepare_new_file(self) -> FileId | None:
+        """Make the file if it was deleted, and remove the logs of the one before: SQLite would add them to this one."""
+        if not self.path.parent.parent.is_dir():
+            raise StoreError(f"The folder of {self.path} is gone; put it back, or start annai in another.")
+        for log, known in self._logs.items():
+            if known is not None and _identify(log) == known:
+                log.unlink()
+        make_index_folder(self.path)
+        return _identify(self.path)
+
+    def _log_paths(self) -> list[Path]:
+        return [self.path.with_name(self.path.name + suffix) for suffix in ("-wal", "-shm")]
 
     def _open(self) -> apsw.Connection:
         try:
@@ -156,6 +233,8 @@ class Database:
                 f"There is no space left to write {self.path}; free some and run the command again."
             ) from error
         except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError) as error:
+            if getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_DBMOVED:
+                raise StoreError(f"{self.path} was replaced while it was written; run the command again.") from error
             raise StoreReadOnly(cannot_write(self.path)) from error
         except apsw.BusyError as error:
             raise StoreError(f"Another process is writing {self.path}; try again when it is done.") from error
@@ -166,6 +245,15 @@ class Database:
                 f"Writing {self.path} failed ({error}); check that the disk has space and is healthy, then run the "
                 "command again."
             ) from error
+
+
+def _identify(path: Path) -> FileId | None:
+    """Which file is there; None if there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - before every statement, and pathlib takes twice as long
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def make_index_folder(path: Path) -> None:

@@ -25,13 +25,18 @@ MAX_DELETED_SHARE = 0.3
 
 _COLUMNS = ", ".join(PassageRow._fields)
 
+_Generation = tuple[int, int]
+"""Which file, of those that were in its place, and how often it had been written."""
+
+_NONE: _Generation = (0, 0)
+
 
 class Passages:
     """The passages of an index file."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._tables: dict[int, PassageTable] = {}
+        self._tables: dict[_Generation, PassageTable] = {}
         self._lock = threading.Lock()
 
     def insert(self, collection: int, document: int, first: int, indexed: IndexedDocument, signs: bytes) -> None:
@@ -67,12 +72,12 @@ class Passages:
 
     def table(self) -> PassageTable:
         """The passages as the current transaction sees them."""
-        generation = self._generation()
+        generation = (self._database.opening, self._generation())
         with self._lock:
             table = self._tables.get(generation)
             if table is None:
                 table = self._read(generation)
-                if generation > max(self._tables, default=0):
+                if generation > max(self._tables, default=_NONE):
                     self._tables[generation] = table
                     for old in sorted(self._tables)[:-MAX_TABLES]:
                         del self._tables[old]
@@ -113,11 +118,11 @@ class Passages:
     def _generation(self) -> int:
         return self._database.number("SELECT number FROM generation")
 
-    def _read(self, generation: int) -> PassageTable:
+    def _read(self, generation: _Generation) -> PassageTable:
         """Update the latest table by what is newer, or read everything."""
-        latest = max(self._tables, default=0)
-        table = self._tables.get(latest)
-        fresh = table is not None and latest < generation <= latest + GENERATIONS_KEPT
+        opening, latest = max(self._tables, default=_NONE)
+        table = self._tables.get((opening, latest))
+        fresh = opening == generation[0] and latest < generation[1] <= latest + GENERATIONS_KEPT
         if not fresh or table is None or table.deleted > MAX_DELETED_SHARE * table.count:
             return PassageTable(self._rows("1"))
         deleted = self._database.rows("SELECT first, past FROM gone WHERE generation > ?", (latest,))

@@ -8,6 +8,7 @@ the lists until a merge drops them; the passage table tells which ones still exi
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -34,6 +35,12 @@ SEGMENTS_PER_LEVEL = 8
 
 MERGE_BYTES = 16_000_000
 """How much of the lists a merge holds in memory at a time."""
+
+COUNTED_LISTS = 5_000
+"""Lists whose passages are counted at a time."""
+
+EXACT_UP_TO = 512
+"""Passages of a word's list that are counted one by one: beyond, it hardly matters how many were deleted."""
 
 POSTING = np.dtype([("key", "<u4"), *FIELD_COUNTS])
 """A passage's key, and how often it has the word in each field."""
@@ -83,24 +90,29 @@ class Postings(WordIndex):
         return top_scores(table.keys[positions], shares, limit)
 
     def holding(self, words: Sequence[str]) -> dict[str, int]:
-        """From the lengths of the words' lists, which are known without reading them."""
-        return dict(
-            self._database.rows(
-                """SELECT word, sum(length(list)) / ? FROM postings
-                WHERE segment IN (SELECT id FROM segments) AND word IN (SELECT value FROM json_each(?))
-                GROUP BY word""",
-                (POSTING.itemsize, json.dumps(list(words))),
-            )
-        )
+        """The passages of each word's list that still exist; of a long one, all if some of the latest do."""
+        counts: dict[str, int] = {}
+        with self._database.reading():
+            table = self._file.passages.table()
+            for word, part in self._parts(words):
+                keys = np.frombuffer(part, POSTING)["key"]
+                present = table.positions(keys[-EXACT_UP_TO:].astype(np.int64))[1]
+                if len(keys) > EXACT_UP_TO and not present.any():
+                    present = table.positions(keys.astype(np.int64))[1]
+                is_exact = len(present) == len(keys)
+                counts[word] = counts.get(word, 0) + (int(np.count_nonzero(present)) if is_exact else len(keys))
+        return {word: count for word, count in counts.items() if count}
 
     def word_counts(self) -> tuple[Keys, Keys]:
         """Read every list."""
         alive = self._file.documents.live_keys()
         counts = np.zeros(len(alive), np.int64)
-        for (part,) in self._database.connection.execute(
+        cursor = self._database.connection.execute(
             "SELECT list FROM postings WHERE segment IN (SELECT id FROM segments)"
-        ):
-            keys = np.frombuffer(part, POSTING)["key"]
+        )
+        # Many lists at a time: most are short, and each count goes over all keys.
+        while lists := list(islice(cursor, COUNTED_LISTS)):
+            keys = np.frombuffer(b"".join(part for (part,) in lists), POSTING)["key"]
             counts += np.bincount(keys[keys < len(alive)], minlength=len(alive))
         passages = np.flatnonzero(counts * alive)
         return passages, counts[passages]
@@ -132,12 +144,7 @@ class Postings(WordIndex):
     def _lists(self, words: Iterable[str]) -> dict[str, bytes]:
         """Each word's list, put together from the segments; for a prefix, the lists of all words that begin so."""
         lists: dict[str, bytes] = {}
-        rows = self._database.rows(
-            """SELECT word, list FROM postings
-            WHERE segment IN (SELECT id FROM segments) AND word IN (SELECT value FROM json_each(?))""",
-            (json.dumps([word for word in words if not is_prefix(word)]),),
-        )
-        for word, part in rows:
+        for word, part in self._parts(word for word in words if not is_prefix(word)):
             lists[word] = lists.get(word, b"") + part
         for word in filter(is_prefix, words):
             rows = self._database.rows(
@@ -147,6 +154,14 @@ class Postings(WordIndex):
             )
             lists[word] = b"".join(part for (part,) in rows)
         return lists
+
+    def _parts(self, words: Iterable[str]) -> list[tuple[str, bytes]]:
+        """The lists of words, segment by segment."""
+        return self._database.rows(
+            """SELECT word, list FROM postings
+            WHERE segment IN (SELECT id FROM segments) AND word IN (SELECT value FROM json_each(?))""",
+            (json.dumps([*words]),),
+        )
 
     def _new_segment(self, level: int) -> int:
         return self._database.number("INSERT INTO segments (level) VALUES (?) RETURNING id", (level,))

@@ -55,6 +55,9 @@ class VectorIndex(Protocol):
     def address(self) -> str:
         """Where it is, if not in the file; nothing secret."""
 
+    def opened(self) -> None:
+        """Another file was put in the place of the one before; find its passages from now on."""
+
     def candidates(self, vector: Vectors, count: int, where: Where) -> Keys:
         """The keys of about `count` passages that may be the nearest, in no order; all exist and pass `where`."""
 

@@ -17,6 +17,9 @@ class SignIndex(VectorIndex):
     def __init__(self, file: IndexFile) -> None:
         self._file = file
 
+    def opened(self) -> None:
+        """All is in the file."""
+
     def candidates(self, vector: Vectors, count: int, where: Where) -> Keys:
         """Those whose signs agree best with the vector's."""
         table = self._file.passages.table()

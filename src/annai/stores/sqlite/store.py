@@ -44,7 +44,12 @@ class SqliteStore(Store):
         self._documents = Documents(self._database)
         self._passages = Passages(self._database)
         file = IndexFile(self._database, self._collections, self._documents, self._passages)
-        self._vectors, self._words = make_indexes(file)
+        try:
+            self._vectors, self._words = make_indexes(file)
+        except BaseException:
+            self._database.close()
+            raise
+        self._database.on_replaced = self._vectors.opened
         self.requests = SqliteRequests(self._database)
         self.read_only = self._database.read_only
 
