@@ -156,8 +156,8 @@ def load_config(
         table = _merged(_read_user_table(user_file), table)
     loaded = _checked(table, file or user_file)
     project: Project = loaded.get("project", Project())
-    root = docs_dir.resolve() if docs_dir else (folder / Path(project.root).expanduser()).resolve()
-    if not root.is_dir():
+    root = docs_dir.resolve() if docs_dir else (folder / _expanded(project.root)).resolve()
+    if not os.path.isdir(root):  # noqa: PTH112 - what is too long for a path is no folder, and no error
         raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder; correct it.")
     url = environment.get(SERVER_VARIABLE, "")
     result = Config(root=root, file=file, named=docs_dir is not None, server_url=url, **loaded)
@@ -171,6 +171,11 @@ def load_config(
             f"({result.chunking.size}); make it smaller."
         )
     return result
+
+
+def _expanded(path: str) -> str:
+    """The path with `~` as the home folder; Path's own way to do so fails for a user that does not exist."""
+    return os.path.expanduser(path)  # noqa: PTH111
 
 
 def find_settings(
@@ -333,8 +338,8 @@ def _read_table(file: Path) -> tuple[dict[str, Any], bytes]:
         models += [each.get("embedding") for each in table["collections"].values() if isinstance(each, dict)]
     for values in models:
         if isinstance(values, dict) and isinstance(values.get("model"), str) and values["model"]:
-            path = file.parent / Path(values["model"]).expanduser()
-            values["model"] = str(path) if path.is_dir() else values["model"]
+            path = file.parent / _expanded(values["model"])
+            values["model"] = str(path) if os.path.isdir(path) else values["model"]  # noqa: PTH112 - as above
     return table, content
 
 
