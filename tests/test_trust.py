@@ -129,6 +129,8 @@ def test_trust_is_listed_and_taken_back(clone: Annai) -> None:
         ('[database]\npath = "~/index.sqlite"', "database.path"),
         ('[logging]\nfile = "../../.bashrc"', "logging.file"),
         ('[store]\nengine = "postgres"\nurl = "postgresql://host/db"', "store.url"),
+        ('[store]\nengine = "postgres"\nurl = "host=example.com dbname=db"', "store.url"),
+        ('[store]\nengine = "qdrant"\nurl = "http:/\\t/example.com:6333"', "store.url"),
         ('[store]\nengine = "lancedb"\nurl = "../vectors"', "store.url"),
         (
             '[embedding]\nprovider = "sentence-transformers"\nmodel = "x/y"\ntrust_remote_code = true',

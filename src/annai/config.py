@@ -157,7 +157,7 @@ def load_config(
     loaded = _checked(table, file or user_file)
     project: Project = loaded.get("project", Project())
     root = docs_dir.resolve() if docs_dir else (folder / _expanded(project.root)).resolve()
-    if not root.is_dir():
+    if not os.path.isdir(root):  # noqa: PTH112 - what is too long for a path is no folder, and no error
         raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder; correct it.")
     if any("\ud800" <= character <= "\udfff" for character in str(root)):
         raise ConfigError(f"The path of this folder, {os.fsencode(root)!r}, is not valid UTF-8; rename it.")
@@ -343,7 +343,7 @@ def _read_table(file: Path) -> tuple[dict[str, Any], bytes]:
     for values in models:
         if isinstance(values, dict) and isinstance(values.get("model"), str) and values["model"]:
             path = file.parent / _expanded(values["model"])
-            values["model"] = str(path) if path.is_dir() else values["model"]
+            values["model"] = str(path) if os.path.isdir(path) else values["model"]  # noqa: PTH112 - as above
     return table, content
 
 

@@ -6,6 +6,7 @@ docs/security.md has the threat model.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,9 @@ _PATHS = (
     ("database", "path", "writes an index outside the project"),
     ("logging", "file", "writes a log outside the project"),
 )
+_PLAIN_PATH = re.compile(r"[\w./ -]+")
+"""What no engine takes for an address. `host=x dbname=y` and `http:/<tab>/x` are addresses too, so `://` is no sign."""
+
 _MODEL_KEYS = {
     "model": "loads a model that is not annai's own",
     "base_url": "sends your documents or questions to this address",
@@ -165,7 +169,7 @@ def _settings_demands(table: Table, folder: Path) -> Iterator[Demand]:
         if value and not is_inside(folder, value):
             yield Demand(f"{section}.{key}", value, consequence)
     url = table.get("store", {}).get("url", "")
-    if url and ("://" in url or not is_inside(folder, url)):
+    if url and not (_PLAIN_PATH.fullmatch(url) and is_inside(folder, url)):
         yield Demand("store.url", url, "keeps the index, with your documents in it, at this address")
     yield from _embedding_demands("embedding", table.get("embedding", {}))
     for name, values in table.get("collections", {}).items():

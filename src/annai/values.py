@@ -150,7 +150,8 @@ class _Decoder:
             if len(value) != len(arguments):
                 raise self._wrong(kind, value, name)
             return tuple(self(each, item, name, limits) for each, item in zip(arguments, value, strict=True))
-        items = [self(arguments[0], item, f"each of {name}", limits) for item in value]
+        file, colon, key = name.rpartition(": ")
+        items = [self(arguments[0], item, f"{file}{colon}each of {key}", limits) for item in value]
         return tuple(items) if origin is tuple else items
 
     def _mapping(self, kind: TypeHint, value: object, name: str) -> object:

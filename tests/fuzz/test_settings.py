@@ -16,12 +16,25 @@ from tests.fuzz import FUZZ, attempt
 from tests.fuzz.strategies import TEXTS, like
 
 TEMPTING = (
-    *("/", "..", "~", "~root", "~nobody/x", "../../x", "/etc/passwd", "a/../../b", ".annai/../..", "C:\\x", "//host/x"),
+    *(
+        "/",
+        "..",
+        "~",
+        "~root",
+        "~no-such-user/x",
+        "../../x",
+        "/etc/passwd",
+        "a/../../b",
+        ".annai/../..",
+        "C:\\x",
+        "//host/x",
+    ),
+    *("host=example.com dbname=d", "http:/\t/example.com", "https:example.com", "vectors"),
     *("https://example.com", "http://127.0.0.1:1", "postgresql://h/d", "file:///etc", "AWS_SECRET_ACCESS_KEY"),
     *("openai", "sentence_transformers", "hashing", "static", "sqlite", "postgres", "memory", "::", "2130706433"),
     *("localhost", "LOCALHOST", "localhost.", "127.0.0.1", "0.0.0.0", "org/model", "", ".", "\0", "x" * 5000),  # noqa: S104 - nothing is bound
 )
-WORDS = st.sampled_from(TEMPTING) | TEXTS
+WORDS = st.one_of(*[st.sampled_from(TEMPTING)] * 4, TEXTS)
 
 SCALARS = st.one_of(
     WORDS, st.booleans(), st.integers(), st.just(10**400), st.floats(), st.dates(), st.datetimes(), st.times()
@@ -58,6 +71,12 @@ TABLES = st.lists(st.sampled_from([*sorted(SECTIONS), "collections"]), max_size=
 
 @FUZZ
 @example({"collections": {"a.b": {"embedding": {"provider": "openai", "api_key_env": "AWS_SECRET_ACCESS_KEY"}}}})
+@example({"store": {"engine": "postgres", "url": "host=example.com dbname=d"}})
+@example({"store": {"engine": "qdrant", "url": "http:/\t/example.com:6333"}})
+@example({"project": {"root": "x" * 5000}})
+@example({"embedding": {"model": "x" * 5000}})
+@example({"rerank": {"model": "~no-such-user/x"}})
+@example({"embedding": {"model": "\0"}})
 @example({"server": {"idle_shutdown_minutes": 10**400}})
 @given(TABLES)
 def test_no_settings_of_a_project_reach_beyond_it(docs: Path, table: dict[str, Any]) -> None:
@@ -69,7 +88,10 @@ def test_no_settings_of_a_project_reach_beyond_it(docs: Path, table: dict[str, A
     for path in (config.database_path, config.log_path):
         assert is_inside(config.root, path)
     assert is_loopback(config.server.host)
-    assert (config.server.token, config.store.url, config.search.rerank) == ("", "", "off")
+    assert (config.server.token, config.search.rerank) == ("", "off")
+    # Without any of these it is no URL, and no connection string of PostgreSQL either.
+    assert is_inside(config.root, config.store.url)
+    assert not set(config.store.url) & set(":=\t\r\n")
     for embedding in (config.embedding, *config.collections.values()):
         assert embedding.provider in BUNDLED_PROVIDERS
         assert (embedding.model, embedding.base_url, embedding.api_key_env) == ("", "", "")
@@ -88,6 +110,7 @@ def test_what_is_left_without_trust_asks_for_nothing(docs: Path, table: dict[str
 
 
 @FUZZ
+@example(CONFIG_NAME, b"[chunking]\nheading_levels = [0]")
 @given(
     st.sampled_from([CONFIG_NAME, "pyproject.toml", "user"]),
     st.binary(max_size=200) | st.tuples(TABLES, st.text(max_size=3)).map(lambda pair: toml(pair[0]) + pair[1].encode()),
