@@ -23,7 +23,7 @@ from annai.stores.postgres import graphs
 from annai.stores.postgres.store import PostgresStore
 from annai.stores.sidecar.neighbours import redact_url
 from annai.types import Collection, Query
-from tests.conftest import Annai
+from tests.conftest import Annai, trust
 from tests.engines import ENGINES, config_for, postgres_folder, postgres_url, quick_folder
 from tests.loopback import eventually
 from tests.postgresql import Cluster, running_cluster
@@ -175,7 +175,7 @@ def fails_and_recovers(folder: Path, free: Callable[[], None]) -> None:
     assert len(done.stderr.splitlines()) == 1
     free()
     with Engine(load_config(docs_dir=folder)) as engine:
-        eventually(lambda: not engine.refresh() and engine.store.statistics("root").documents == FILES + 1)
+        eventually(lambda: not engine.refresh().notes and engine.store.statistics("root").documents == FILES + 1)
         assert engine.store.requests.counts().keys() <= {"completed", "skipped"}
         assert engine.search(Query("word7", mode="keyword")).results[0].path == "7.md"
 
@@ -190,6 +190,7 @@ def test_a_limit_on_files_stops_sqlite_and_loses_nothing(annai: Annai) -> None:
 def test_a_full_disk_stops_sqlite_and_loses_nothing(annai: Annai, small_disk: Path) -> None:
     with (annai.folder / "annai.toml").open("a") as settings:
         settings.write(f'[database]\npath = "{small_disk}/index.sqlite"\n')
+    trust(annai.folder)
     index_first(annai.folder)
     fails_and_recovers(annai.folder, fill(small_disk))
 
