@@ -200,7 +200,10 @@ class Engine(Project):
         """
         searched = collections.searchable(self.store, self.config, names)
         if self.read_only:
-            return Freshness(problem="The index cannot be written here; answers may be out of date.")
+            return Freshness(
+                problem="The index cannot be written (its folder is read-only, or the disk is full); "
+                "answers may be out of date."
+            )
         own = [each for each in searched if collections.is_here(self.store, each)]
         errors: list[AnnaiError] = []
         for collection in own:

@@ -1,12 +1,13 @@
 """What if indexing cannot go on? Nothing that is out of date says that it is fresh, and searches are answered."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,8 +28,9 @@ from tests.conftest import Annai, quick_config, trust
 from tests.engines import config_for, postgres_folder, postgres_url, quick_folder
 from tests.loopback import eventually
 from tests.service import running
+from tests.stores.test_failures import files_at_most, small_disk
 
-__all__ = ["postgres_folder", "postgres_url", "quick_folder"]
+__all__ = ["postgres_folder", "postgres_url", "quick_folder", "small_disk"]
 
 Write = Callable[[str, str], Path]
 ROOT = Path(__file__).parents[2]
@@ -301,6 +303,60 @@ def test_another_embedder_that_was_named_offline_and_taken_back_changes_nothing(
         assert [each.embedder for each in engine.store.collections()] == ["other/256"]
     with Engine(config) as engine:
         assert engine.search(Query("apple")).results
+
+
+INDEX_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from annai.config import load_config
+from annai.engine import Engine
+engine = Engine(load_config(docs_dir=Path(sys.argv[1])))
+engine.refresh()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("with_log", [False, True])
+def test_where_nothing_can_be_written_what_is_indexed_is_still_found(
+    annai: Annai, write: Write, with_log: bool
+) -> None:
+    write("a.md", "# A\n\napple")
+    write("b.md", "# B\n\napple")
+    if with_log:
+        # What a process that was killed wrote last is in the log, and the memory that it shared with others is gone.
+        subprocess.run([sys.executable, "-c", INDEX_AND_DIE, str(annai.folder)], check=False, timeout=60)
+        (annai.folder / ".annai" / "index.sqlite-shm").unlink()
+        assert (annai.folder / ".annai" / "index.sqlite-wal").stat().st_size
+    else:
+        annai("search", "apple")
+    write("b.md", "# B\n\nbanana")
+    # So little that not even the shared memory fits, as on a full disk.
+    with files_at_most(1_000):
+        for mode in ("keyword", "hybrid"):
+            done = annai("search", "apple", "--mode", mode, "--format", "json")
+            found = {hit["path"]: hit["index_status"] for hit in json.loads(done.stdout)["results"]}
+            assert found == {"a.md": "latest", "b.md": "outdated"}
+            assert "the disk is full" in done.stderr
+        assert annai("search", "apple", "--clean-only", "--format", "files").stdout == "a.md:1\n"
+        assert "apple" in annai("get", "a.md").stdout
+        assert "root" in annai("status").stdout
+        assert "There is no space left" in annai("import", "-m", "update", code=1).stderr
+    assert annai("search", "banana", "--format", "files").stdout == "b.md:1\n"
+
+
+def test_on_a_full_disk_what_is_indexed_is_still_found(annai: Annai, write: Write, small_disk: Path) -> None:
+    with (annai.folder / "annai.toml").open("a") as settings:
+        settings.write(f'[database]\npath = "{small_disk}/index.sqlite"\n')
+    trust(annai.folder)
+    write("a.md", "# A\n\napple")
+    annai("search", "apple")
+    with (small_disk / "ballast").open("wb", buffering=0) as ballast, suppress(OSError):
+        while True:
+            ballast.write(bytes(4096))
+    assert os.statvfs(small_disk).f_bavail == 0
+    assert annai("search", "apple", "--format", "files").stdout == "a.md:1\n"
+    assert "apple" in annai("get", "a.md").stdout
+    annai("status")
 
 
 # A file that changes all the time

@@ -227,7 +227,7 @@ def fails_and_recovers(folder: Path, free: Callable[[], None]) -> None:
     assert len(done.stderr.splitlines()) == 1
     free()
     with Engine(load_config(docs_dir=folder)) as engine:
-        eventually(lambda: not engine.refresh().waiting and engine.store.statistics("root").documents == FILES + 1)
+        eventually(lambda: not engine.refresh().notes and engine.store.statistics("root").documents == FILES + 1)
         assert engine.store.requests.counts().keys() <= {"completed", "skipped"}
         assert engine.search(Query("word7", mode="keyword")).results[0].path == "7.md"
 

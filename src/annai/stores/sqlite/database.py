@@ -46,6 +46,8 @@ class Database:
         self.read_only = False
         self.on_replaced: Callable[[], None] = lambda: None
         """Called when another file was opened than before, until it succeeds."""
+        self._is_full = False
+        """Whether there was no space to open the file other than for reading."""
         self._thread = _Thread()
         self._lock = threading.RLock()
         self._file: FileId | None = None
@@ -95,6 +97,8 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """A transaction that writes: wholly, or not at all."""
+        if self._is_full:
+            raise StoreFull(no_space(self.path))
         if self.read_only:
             raise StoreReadOnly(cannot_write(self.path))
         with self._transaction("BEGIN IMMEDIATE"):
@@ -189,14 +193,26 @@ class Database:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             self.read_only = connection.readonly("main")
-        except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError, apsw.FullError) as error:
+            self._is_full = isinstance(error, apsw.IOError | apsw.FullError)
+            if self._is_full and not (self.path.is_file() and self.path.stat().st_size):
+                raise
             if not self.path.is_file():
                 raise StoreReadOnly(cannot_write(self.path)) from error
-            # Without a writable folder there is no shared memory for WAL: read the file as it is.
-            uri = f"file:{self.path.as_posix().replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?immutable=1"
-            connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            # Without space or a writable folder there is no shared memory for WAL: read the files as they are.
+            connection = self._open_as_it_is()
             self.read_only = True
         return connection
+
+    def _open_as_it_is(self) -> apsw.Connection:
+        """A connection that writes nothing at all; nobody else has the file open, or there would be shared memory."""
+        log = self.path.with_name(self.path.name + "-wal")
+        if "unix-none" in apsw.vfs_names() and log.is_file() and log.stat().st_size:
+            connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY, vfs="unix-none")
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # keeps the index of the log in its own memory
+            return connection
+        uri = f"file:{self.path.as_posix().replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?immutable=1"
+        return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
     def _migrate(self) -> None:
         version = self.number("PRAGMA user_version")
@@ -229,9 +245,7 @@ class Database:
                 f"{self.path} is not an annai index, or it is damaged; move it away and annai builds a new one."
             ) from error
         except apsw.FullError as error:
-            raise StoreFull(
-                f"There is no space left to write {self.path}; free some and run the command again."
-            ) from error
+            raise StoreFull(no_space(self.path)) from error
         except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError) as error:
             if getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_DBMOVED:
                 raise StoreError(f"{self.path} was replaced while it was written; run the command again.") from error
@@ -264,6 +278,11 @@ def make_index_folder(path: Path) -> None:
     except OSError as error:
         if not path.exists():
             raise StoreReadOnly(cannot_write(path)) from error
+
+
+def no_space(path: Path) -> str:
+    """The sentence for a disk that is full."""
+    return f"There is no space left to write {path}; free some and run the command again."
 
 
 def cannot_write(path: Path) -> str:
