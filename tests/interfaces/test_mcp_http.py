@@ -75,13 +75,14 @@ def test_tools_resources_and_prompts_work_over_http(agent: Agent) -> None:
     assert "query must be between 1 and 10,000 characters" in agent.failure("search", query="x" * 100_000)
 
 
-def test_clients_over_http_hear_of_changes(agent: Agent, folder: Path) -> None:
+def test_clients_over_http_hear_of_changes(agent: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     capabilities = agent.client.server_capabilities
     assert capabilities.tools
     assert capabilities.tools.list_changed is True
     if agent.client.mode != "legacy":
         return
     annai = Annai(folder)
+    monkeypatch.setenv("ANNAI_TOKEN", "open-sesame")
     annai("collection", "add", "-n", "all", "-d", "All of it", "-s", ".")
     eventually(lambda: "notifications/tools/list_changed" in agent.notices)
     assert "all" in agent.tools()

@@ -78,4 +78,5 @@ def command(
     warn_if_stale(answer.freshness)
     print_answer(answer, form, config, preview_lines=preview_lines, explain=explain)
     if not answer.results:
-        echo(f"Nothing found for {query!r}; try other or fewer words.", err=True)
+        note = f" ({answer.note})" if answer.note else ""
+        echo(f"Nothing found for {query!r}{note}; try other or fewer words.", err=True)
