@@ -183,10 +183,11 @@ def test_every_setting_that_could_reach_further_is_known_here(tmp_path: Path) ->
         "logging": {"file"},
     }
     harmless = {
-        "project.name", "store.engine", "store.collection_name", "files.include", "files.exclude", "chunking.strategy",
-        "search.mode", "search.content", "embedding.query_prefix", "embedding.document_prefix",
-        "embedding.task_type_query", "embedding.task_type_document", "embedding.device", "embedding.pooling", "rerank.device",
-        "display.default_format", "display.color", "logging.level", "store.hnsw_space",
+        "project.name", "store.engine", "store.collection_name", "files.include", "files.exclude",
+        "chunking.strategy", "search.mode", "search.content", "embedding.query_prefix",
+        "embedding.document_prefix", "embedding.task_type_query", "embedding.task_type_document",
+        "embedding.device", "embedding.pooling", "rerank.device", "display.default_format", "display.color",
+        "logging.level", "store.hnsw_space",
     }  # fmt: skip
     texts = {
         f"{name}.{item.name}"
