@@ -112,6 +112,24 @@ def test_a_few_bad_bytes_in_utf_8_become_replacement_characters(tmp_path: Path) 
     assert read_bytes(tmp_path, data).text == PROSE * 20 + "\ufffd" + PROSE
 
 
+@pytest.mark.parametrize("text", [SENTENCE, SENTENCE[:4], "Le café est déjà fermé.", "| 名前 | 価格 |"])
+@pytest.mark.parametrize("bad", [b"\xff", b"\x81", b"\xe3", b"\x92"])
+def test_one_bad_byte_in_short_utf_8_costs_one_character(tmp_path: Path, text: str, bad: bytes) -> None:
+    assert read_bytes(tmp_path, text.encode() + bad + b" " + text.encode()).text == f"{text}\ufffd {text}"
+
+
+@pytest.mark.parametrize("bad", [b"\x81", b"\xff\xfe", b"\xa4"])
+def test_a_stray_byte_in_ascii_is_no_foreign_letter(tmp_path: Path, bad: bytes) -> None:
+    text = read_bytes(tmp_path, b"2026-04-01 12:00 [info] ok " + bad + b" {}\n" * 3).text
+    assert text.isascii() is False
+    assert set(text) - set(map(chr, range(128))) == {"\ufffd"}
+
+
+def test_quotes_of_windows_in_english_are_not_taken_for_kanji(tmp_path: Path) -> None:
+    text = "It’s “plain” English – and that’s that."
+    assert read_bytes(tmp_path, text.encode("cp1252")).text == text
+
+
 def test_japanese_that_was_cut_off_is_still_read(tmp_path: Path) -> None:
     assert read_bytes(tmp_path, PROSE.rstrip().encode("cp932")[:-1]).text.startswith(PROSE[:-3])
 
@@ -123,7 +141,14 @@ def test_line_endings_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)), b"text\0text", b"\x01\x02\x03\x04abc" * 50, b"\0" * 100],
+    [
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)),
+        b"text\0text",
+        b"apple\0",
+        b"apple pie\0and\0",
+        b"\x01\x02\x03\x04abc" * 50,
+        b"\0" * 100,
+    ],
 )
 def test_binary_files_are_skipped(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.md").write_bytes(data)

@@ -1,7 +1,8 @@
 """Which text do these bytes encode? Detects the encodings that Japanese and Western files use.
 
-First come signs that leave no doubt (byte order marks, escape sequences, valid UTF-8), then what the text looks like
-in CP932 and EUC-JP, and only then a guess. Line endings do not change, and UTF-8 can always hold the result.
+First come signs that leave no doubt (byte order marks, escape sequences, valid UTF-8, or UTF-8 with a few bad bytes),
+then what the text looks like in CP932 and EUC-JP, and only then a guess. Line endings do not change, and UTF-8 can
+always hold the result.
 """
 
 import codecs
@@ -13,6 +14,10 @@ MAX_BAD_SHARE = 0.001
 """If more than this share of a text is broken, another encoding is tried."""
 MAX_CONTROL_SHARE = 0.05
 """A file with a larger share of control characters is not a text."""
+MIN_VALID_SHARE = 4
+"""Text with this many valid continuation bytes for each bad byte is UTF-8: other encodings hardly ever look like it."""
+MAX_STRAY_BYTES = 2
+"""So few bytes outside ASCII tell nothing of an encoding."""
 SAMPLE_CHARACTERS = 5_000
 """This many characters outside ASCII are enough to tell the encoding."""
 SAMPLE_BYTES = 65_536
@@ -28,9 +33,12 @@ _BYTE_ORDER_MARKS = (
 )
 # Texts may have tabs, line feeds, form feeds, carriage returns and escapes (terminal colours).
 _CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n\f\r\x1b")
+_HIGH_BYTES = bytes(range(128, 256))
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
 _ISO_2022_JP = re.compile(rb"\x1b(?:\$[@B]|\$\(D|\([IJ])")
 _ASCII = re.compile("[\x00-\x7f]+")
+# In every Japanese encoding a word has bytes outside ASCII next to each other, or every second one.
+_CLOSE_BYTES = re.compile(rb"[\x80-\xff].?[\x80-\xff]", re.DOTALL)
 _KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
 _JAPANESE_SYMBOLS = re.compile(
     "[\u3000-\u3015\u301c\u30fb\u30fc\uff01-\uff5e\u2015\u2018-\u201d\u2025\u2026\u2190-\u2193①-⑳○●◎□■△▲▽▼◇◆☆★※→×÷°]"
@@ -64,12 +72,27 @@ def decode(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        text = _decode_broken_utf_8(data, error)
-    text = text or _decode_japanese(data) or _decode_western(data) or _decode_by_guess(data)
+        text = _decode_other(data, is_cut_off=error.reason == "unexpected end of data")
     if text is None:
         raise SkippedFile("unknown encoding; save it as UTF-8 to index it")
     # A guessed codec may yield characters that UTF-8 cannot hold.
     return text.encode("utf-8", "replace").decode().removeprefix("\ufeff")
+
+
+def _decode_other(data: bytes, *, is_cut_off: bool) -> str | None:
+    """The text in broken UTF-8 or another encoding, whichever there is more evidence for."""
+    broken = data.decode("utf-8", "replace")
+    bad = broken.count(_REPLACEMENT) - data.count(_REPLACEMENT.encode())
+    valid = _ASCII.sub("", broken).replace(_REPLACEMENT, "")
+    if (is_cut_off and valid) or len(valid.encode()) - len(valid) >= MIN_VALID_SHARE * bad:
+        return broken
+    text = _decode_japanese(data)
+    if text is None and len(valid) >= bad:
+        return broken
+    text = text or _decode_western(data)
+    if text is None and len(data) - len(data.translate(None, _HIGH_BYTES)) <= MAX_STRAY_BYTES:
+        return broken
+    return text or _decode_by_guess(data)
 
 
 def _is_text(text: str) -> bool:
@@ -95,23 +118,30 @@ def _decode_utf_16(data: bytes) -> str | None:
         if text is None or "\0" in text:
             continue
         sample = text[: 4 * SAMPLE_CHARACTERS]
-        if len(_COMMON_UTF_16.findall(sample)) >= 0.95 * len(sample):
+        # Other text with a few zero bytes in it reads as rare kanji, not as Japanese.
+        is_likely = not _is_utf_8_with_zeros(data) or (_KANA.search(sample) and _japanese_score(sample))
+        if is_likely and len(_COMMON_UTF_16.findall(sample)) >= 0.95 * len(sample):
             return text
     return None
 
 
-def _decode_broken_utf_8(data: bytes, error: UnicodeDecodeError) -> str | None:
-    """The text if it is UTF-8 that was cut off, or has a few bad bytes among many good characters."""
-    text = data.decode("utf-8", "replace")
-    bad = text.count(_REPLACEMENT) - data.count(_REPLACEMENT.encode())
-    good = len(_ASCII.sub("", text)) - bad
-    is_cut_off = error.reason == "unexpected end of data" and good > 0
-    return text if is_cut_off or (bad <= len(data) * MAX_BAD_SHARE and good >= 10 * bad) else None
+def _is_utf_8_with_zeros(data: bytes) -> bool:
+    """Whether the bytes are UTF-8 with a few zeros; in ASCII that is stored as UTF-16, every second byte is zero."""
+    rest = data.replace(b"\0", b"")
+    if (len(data) - len(rest)) * 3 >= len(data) or len(rest) != len(rest.translate(None, _CONTROLS)):
+        return False
+    try:
+        rest.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _decode_japanese(data: bytes) -> str | None:
     """The text in CP932 or EUC-JP, if it looks Japanese in one of them."""
     best, best_score = None, 0.0
+    if not _CLOSE_BYTES.search(data):
+        return best
     for encoding in ("cp932", "euc_jp", "euc_jis_2004"):
         text = _decode_most(data, encoding)
         score = _japanese_score(text) if text is not None else 0.0
