@@ -233,11 +233,15 @@ class Rerank:
 class Server:
     """[server]: the project's server (`annai server start`)."""
 
-    host: str = setting("127.0.0.1", "Address to listen on; any other than this machine's own needs a token.")
+    host: str = setting(
+        "127.0.0.1", "Address to listen on; any other than this machine's own lets other machines connect."
+    )
     port: int = setting(
         24280, "Port to listen on. If the default port is taken, a free one is used.", minimum=0, maximum=65535
     )
-    token: str = setting("", "Token that clients must send as `Authorization: Bearer …`; empty: generated when needed.")
+    token: str = setting(
+        "", "Token that clients must send as `Authorization: Bearer …`; empty: generated, and kept in .annai/token."
+    )
     idle_shutdown_minutes: float = setting(0.0, "Stop after this many minutes without a request; 0: never.", minimum=0)
 
 

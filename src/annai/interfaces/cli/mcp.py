@@ -61,7 +61,7 @@ def _serve_http(config: Config, port: int | None) -> None:
 
     if record := running(config):
         raise ServerError(f"A server is already running for this project; agents reach it at {record.url}/mcp.")
-    echo("Agents connect to /mcp on this server.")
+    echo("Agents connect to /mcp on this server, with the token in .annai/token (or server.token).")
     serve(config, port=port, tell=echo_line)
 
 
