@@ -132,4 +132,8 @@ MIGRATIONS = (
     -- For an engine that holds the words too: how many passages have each, by its number there.
     CREATE TABLE word_counts (number INTEGER PRIMARY KEY, passages INTEGER NOT NULL) STRICT;
     """,
+    """
+    -- When a file's content or status last changed: what was written with the old size and time is noticed by it.
+    ALTER TABLE files ADD COLUMN ctime_ns INTEGER NOT NULL DEFAULT 0;
+    """,
 )
