@@ -55,6 +55,8 @@ class FileState:
     hash: str = ""
     """SHA-256 of the file's bytes in hexadecimal; empty if they were never read."""
     problem: Problem | None = None
+    ctime_ns: int = 0
+    """When the file's content or status last changed, which nobody can set; 0 where the system does not tell."""
 
 
 class ChangeKind(StrEnum):
@@ -79,6 +81,7 @@ class Change:
     mtime_ns: int = 0
     hash: str = ""
     """The content's hash where the comparison has made sure of it: for a file that was touched."""
+    ctime_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

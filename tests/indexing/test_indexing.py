@@ -1,6 +1,7 @@
 """Does the index follow the disk? Through the engine, on real files."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,24 @@ def test_a_touched_file_is_not_indexed_again_and_not_hashed_twice(engine: Engine
     assert engine.import_collection() == ImportSummary(unchanged=1)
     assert engine.store.sections("root", "a.md") == before
     assert engine.store.states("root")["a.md"].mtime_ns == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not tell when a file last changed")
+def test_other_content_with_the_old_size_and_time_is_noticed(engine: Engine, write: Write) -> None:
+    file = write("a.md", "# A\napple")
+    engine.import_collection()
+    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    write("a.md", "# A\nmango")
+    os.utime(file, ns=times)
+    assert paths(engine, "mango") == ["a.md"]
+    # A copy of the file in its place, as a copy of the whole project has it: it is compared, and not indexed again.
+    before = engine.store.sections("root", "a.md")
+    copy = shutil.copy2(file, file.with_name("b"))
+    Path(copy).replace(file)
+    assert (engine.import_collection(), engine.store.sections("root", "a.md")) == (ImportSummary(unchanged=1), before)
+    stamp = engine.store.states("root")
+    assert engine.import_collection() == ImportSummary(unchanged=1)
+    assert engine.store.states("root") == stamp
 
 
 def test_an_update_with_nothing_changed_writes_nothing(engine: Engine, write: Write) -> None:
@@ -111,6 +130,44 @@ def test_other_chunking_settings_renew_every_document(docs: Path, write: Write) 
         assert engine.import_collection() == ImportSummary(updated=1)
         assert engine.status().collections[0].statistics.sections == 1
         assert engine.import_collection() == ImportSummary(unchanged=1)
+
+
+KILLED_WITH_NEW_SETTINGS = """
+import os, signal, sys
+from pathlib import Path
+from annai.config import override
+from annai.engine import Engine
+from tests.conftest import quick_config
+steps = int(sys.argv[2])
+def count(work):
+    def counted(*args, **options):
+        global steps
+        if not steps:
+            os.kill(os.getpid(), signal.SIGKILL)
+        steps -= 1
+        return work(*args, **options)
+    return counted
+with Engine(override(quick_config(Path(sys.argv[1])), "chunking", max_tokens=100_000)) as engine:
+    for name in ("save_collection", "write"):
+        setattr(engine.store, name, count(getattr(engine.store, name)))
+    engine.store.requests.add = count(engine.store.requests.add)
+    engine.import_collection()
+"""
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_killed_at_any_step_of_renewing_documents_the_next_run_renews_them(
+    docs: Path, write: Write, steps: int
+) -> None:
+    write("a.md", "# A\n\n" + "word " * 3000)
+    with Engine(quick_config(docs)) as engine:
+        engine.import_collection()
+    arguments = [sys.executable, "-c", KILLED_WITH_NEW_SETTINGS, str(docs), str(steps)]
+    done = subprocess.run(arguments, cwd=Path(__file__).parents[2], capture_output=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    with Engine(override(quick_config(docs), "chunking", max_tokens=100_000)) as engine:
+        engine.import_collection()
+        assert engine.status().collections[0].statistics.sections == 1
 
 
 class OtherEmbedder(Embedder):

@@ -126,6 +126,15 @@ def test_changes_are_seen_by_the_next_search(annai: Annai, write: Write) -> None
     assert "no documents" in annai("search", "other", code=1).stderr
 
 
+@pytest.mark.parametrize("symbol", ["→", "🎉", "※", "€"])
+def test_a_symbol_is_found(annai: Annai, write: Write, symbol: str) -> None:
+    write("a.md", f"# A\n\nSome apple {symbol} text.")
+    write("b.md", "# B\n\nSome apple text.")
+    assert [row["path"] for row in results(annai, symbol, "--mode", "keyword")] == ["a.md"]
+    assert results(annai, symbol)[0]["path"] == "a.md"
+    assert f"apple {symbol} text" in annai("search", symbol).stdout
+
+
 KEYWORDS = [
     ("検索", "search-architecture.md"),
     ("全文検索", "search-architecture.md"),

@@ -69,7 +69,12 @@ def drop(neighbours: Neighbours, name: str) -> None:
 def forget_claims(config: Config) -> None:
     """Make the index file one that an annai made which did not know of names of its own."""
     with SqliteStore(config.database_path) as store:
-        for statement in ("DROP TABLE identity", "DROP TABLE engine_copies", "PRAGMA user_version = 4"):
+        for statement in (
+            "DROP TABLE identity",
+            "DROP TABLE engine_copies",
+            "ALTER TABLE files DROP COLUMN ctime_ns",
+            "PRAGMA user_version = 4",
+        ):
             store._database.rows(statement)
 
 

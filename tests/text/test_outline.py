@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annai.text.outline import outline, plain_heading
+from annai.text.outline import MAX_HEADINGS, MAX_LINES, outline, plain_heading
 from annai.types import Format, Heading
 
 
@@ -259,3 +259,20 @@ def test_importing_the_outline_loads_no_parser() -> None:
     code = "import sys, annai.text.outline; print('markdown_it' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+LONG = "\n- a" * (MAX_LINES + 1)
+
+
+@pytest.mark.parametrize("long", [LONG, "\n\n" + "- - - - - - - - a\n" * 40_000])
+def test_of_a_text_that_is_too_long_to_be_parsed_only_the_headings_are_found(long: str) -> None:
+    text = f"front\n# One #\n\n```\n# code\n~~~\n```\n   ## Two *words*{long}\n\n# Three"
+    found = outline(text, "markdown", start=6)
+    assert found.blocks == ()
+    assert [(each.level, each.text) for each in found.headings] == [(1, "One"), (2, "Two words"), (1, "Three")]
+    assert [text[each.start : each.end].strip() for each in found.headings] == ["# One #", "## Two *words*", "# Three"]
+
+
+def test_a_text_of_nothing_but_headings_has_no_outline() -> None:
+    assert levels("# a\n" * (MAX_HEADINGS + 1)) == []
+    assert levels("# a\n" * (MAX_LINES + 2)) == []

@@ -43,6 +43,14 @@ from annai.text.tokens import (
         ("Straße", "die Straße"),
         ("Привет", "привет, мир"),
         ("검색", "전문 검색"),
+        ("→", "A → B"),
+        ("🎉", "リリースしました🎉"),
+        ("👍", "👍🏽 looks good"),
+        ("❤️", "with ❤ from"),
+        ("🇯🇵", "made in 🇯🇵"),
+        ("※", "※注意"),
+        ("€", "costs 5€ or ￥500"),
+        ("￥", "costs 5€ or ¥500"),
     ],
 )
 def test_a_query_and_a_text_that_mean_the_same_share_a_word(query: str, text: str) -> None:
@@ -60,6 +68,11 @@ def test_parts_of_a_name_do_not_hide_the_whole() -> None:
 def test_a_natural_phrase_is_not_one_word() -> None:
     shared = set(query_words("ポッドのスケジューリング")) & set(words("スケジューラがポッドを置く"))
     assert {"ポッ", "ッド", "スケ", "ケジ", "ジュ"} <= shared
+
+
+def test_symbols_are_words_that_weigh_little_and_drawings_are_none() -> None:
+    assert query_words("A → B 🎉") == {"a": STOP_WORD_WEIGHT, "→": STOP_WORD_WEIGHT, "b": 1, "🎉": STOP_WORD_WEIGHT}
+    assert words("├── docs │ ████░░ ⠙ — … “x”") == ["doc", "x"]
 
 
 def test_stop_words_weigh_little() -> None:

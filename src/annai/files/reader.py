@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from annai.errors import SkippedFile, UnreadableFile
 from annai.files.encoding import decode
 from annai.files.front_matter import FrontMatter, split_front_matter
-from annai.files.scanner import mtime_ns
+from annai.files.scanner import file_times
 from annai.settings import Files
 from annai.text.outline import outline
 from annai.types import Change, Document, FileState, Format, Outline
@@ -33,7 +33,9 @@ def read_document(collection: str, source: Path, change: Change, settings: Files
         data, status = _read(source, change.file, settings)
     except OSError as error:
         raise UnreadableFile(_reason(error)) from error
-    state = FileState(change.path, status.st_size, mtime_ns(status), hashlib.sha256(data).hexdigest())
+    mtime_ns, ctime_ns = file_times(status)
+    digest = hashlib.sha256(data).hexdigest()
+    state = FileState(change.path, status.st_size, mtime_ns, digest, ctime_ns=ctime_ns)
     text = decode(data)
     format_ = _FORMATS.get(PurePosixPath(change.path).suffix.lower(), "text")
     front_matter = split_front_matter(text) if format_ == "markdown" else FrontMatter({}, 0)

@@ -36,6 +36,7 @@ class ScannedFile:
     """Its path on disk, spelled as the file system spells it."""
     size: int
     mtime_ns: int
+    ctime_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ def compare(
             unchanged += 1
             continue
         same_hash = known[item.path].hash if kind is ChangeKind.TOUCHED else ""
-        changes.append(Change(kind, item.path, Path(item.file), item.size, item.mtime_ns, same_hash))
+        file = Path(item.file)
+        changes.append(Change(kind, item.path, file, item.size, item.mtime_ns, same_hash, item.ctime_ns))
         if kind is not ChangeKind.TOUCHED:
             total_bytes += item.size
     unknown = tuple(f"{path}/" for path in inaccessible)
@@ -110,12 +112,26 @@ def differs(file: Path, state: FileState) -> bool:
         status = file.stat()
     except OSError:
         return True
-    return (status.st_size, mtime_ns(status)) != (state.size, state.mtime_ns)
+    return status.st_size != state.size or not is_same_time(*file_times(status), state)
 
 
-def mtime_ns(status: os.stat_result) -> int:
-    """When a file was last changed; a time before 1678 or after 2262, which 64 bits do not hold, is the nearest one."""
-    return max(-MAX_TIME_NS, min(status.st_mtime_ns, MAX_TIME_NS))
+def file_times(status: os.stat_result) -> tuple[int, int]:
+    """When a file's content changed, as far as its owner says, and when it or its status did; 0 if nobody knows.
+
+    A time before 1678 or after 2262, which 64 bits do not hold, is the nearest one that they do.
+    """
+    # On Windows it is the time when the file was made.
+    changed = 0 if os.name == "nt" else status.st_ctime_ns
+    return _clamp(status.st_mtime_ns), _clamp(changed)
+
+
+def is_same_time(mtime_ns: int, ctime_ns: int, state: FileState) -> bool:
+    """Whether a file has the times that were recorded; if not, its content decides."""
+    return mtime_ns == state.mtime_ns and (not (ctime_ns and state.ctime_ns) or ctime_ns == state.ctime_ns)
+
+
+def _clamp(time_ns: int) -> int:
+    return max(-MAX_TIME_NS, min(time_ns, MAX_TIME_NS))
 
 
 def _change_kind(item: ScannedFile, state: FileState | None) -> ChangeKind | None:
@@ -125,7 +141,7 @@ def _change_kind(item: ScannedFile, state: FileState | None) -> ChangeKind | Non
     if item.size != state.size:
         return ChangeKind.UPDATED
     has_failed = state.problem is not None and state.problem.kind == "failed"
-    if item.mtime_ns == state.mtime_ns and not has_failed:
+    if is_same_time(item.mtime_ns, item.ctime_ns, state) and not has_failed:
         return None
     return ChangeKind.TOUCHED if state.hash and _hash(item.file) == state.hash else ChangeKind.UPDATED
 
@@ -245,7 +261,7 @@ class _Walk:
                 except OSError as error:
                     self._handle_inaccessible(path, entry.path, error)
                     continue
-                self._files.append(ScannedFile(path, entry.path, status.st_size, mtime_ns(status)))
+                self._files.append(ScannedFile(path, entry.path, status.st_size, *file_times(status)))
 
     def _add_own_rules(self, folder: _Folder, entries: Sequence[os.DirEntry[str]]) -> _Folder:
         """The folder with its own ignore files added to its rules."""
@@ -274,7 +290,7 @@ class _Walk:
             if real not in self._visited and self._should_enter(name, path, folder):
                 self._pending.append(self._subfolder(name, path, folder, file, real))
         elif stat.S_ISREG(status.st_mode) and self._should_include(name, path, folder):
-            self._files.append(ScannedFile(path, file, status.st_size, mtime_ns(status)))
+            self._files.append(ScannedFile(path, file, status.st_size, *file_times(status)))
 
     def _leads_to_requested(self, path: str) -> bool:
         return path in self._parents or (self._requested is not None and path in self._requested)

@@ -21,7 +21,7 @@ from annai.errors import (
     SkippedFile,
     StoreError,
 )
-from annai.files.scanner import Scan, differs, scan
+from annai.files.scanner import Scan, differs, is_same_time, scan
 from annai.indexing.pace import KEEPS_CHANGING, Pace
 from annai.indexing.probe import KILLED_TWICE, find_killers
 from annai.project import Confirm, Progress
@@ -39,7 +39,7 @@ from annai.types import Change, ChangeKind, Collection, Document, FileState, Pro
 
 logger = logging.getLogger(__name__)
 
-PIPELINE_VERSION = 2
+PIPELINE_VERSION = 3
 """Raised when sections, words or embedded texts are made differently: every index is then rebuilt."""
 
 BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
@@ -468,7 +468,7 @@ def _problem(change: Change, reason: str) -> _PendingWrite:
 
 
 def _state(change: Change) -> FileState:
-    return FileState(change.path, change.size, change.mtime_ns, change.hash)
+    return FileState(change.path, change.size, change.mtime_ns, change.hash, ctime_ns=change.ctime_ns)
 
 
 def _should_try(change: Change, known: Mapping[str, FileState], retry_failed: bool) -> bool:
@@ -476,7 +476,7 @@ def _should_try(change: Change, known: Mapping[str, FileState], retry_failed: bo
     state = known.get(change.path)
     if change.kind is not ChangeKind.UPDATED or state is None or state.problem is None:
         return True
-    if (change.size, change.mtime_ns) != (state.size, state.mtime_ns):
+    if change.size != state.size or not is_same_time(change.mtime_ns, change.ctime_ns, state):
         return True
     return retry_failed and state.problem.reason != KILLED_TWICE
 

@@ -15,7 +15,7 @@ SQLValue = None | int | float | bytes | str
 """What a column holds."""
 
 COLLECTION_COLUMNS = ("name", "source", "description", "enabled", "imported_at", "embedder", "settings")
-STATE_COLUMNS = ("path", "size", "mtime_ns", "hash", "problem_kind", "problem_reason")
+STATE_COLUMNS = ("path", "size", "mtime_ns", "hash", "problem_kind", "problem_reason", "ctime_ns")
 DOCUMENT_COLUMNS = ("title", "text", "format", "body_start", "front_matter")
 REQUEST_COLUMNS = (
     *("id", "collection", "path", "hash", "status", "created_at", "started_at", "completed_at", "error", "attempts"),
@@ -77,13 +77,13 @@ def read_collection(row: Row) -> Collection:
 def state_row(state: FileState) -> tuple[SQLValue, ...]:
     """The values of `STATE_COLUMNS`."""
     problem = (state.problem.kind, state.problem.reason) if state.problem else (None, None)
-    return (state.path, state.size, state.mtime_ns, state.hash, *problem)
+    return (state.path, state.size, state.mtime_ns, state.hash, *problem, state.ctime_ns)
 
 
 def read_state(row: Row) -> FileState:
     """The file state of a row of `STATE_COLUMNS`."""
-    path, size, mtime_ns, digest, kind, reason = row
-    return FileState(path, size, mtime_ns, digest, Problem(kind, reason) if kind else None)
+    path, size, mtime_ns, digest, kind, reason, ctime_ns = row
+    return FileState(path, size, mtime_ns, digest, Problem(kind, reason) if kind else None, ctime_ns)
 
 
 def read_document(collection: str, state: Row, document: Row) -> Document:

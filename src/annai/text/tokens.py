@@ -27,7 +27,13 @@ _CJK = "".join(f"{chr(first)}-{chr(last)}" for first, last in _CJK_SPANS)
 _CJK_EDGES = [edge for first, last in _CJK_SPANS for edge in (first, last + 1)]
 _KATAKANA = r"\u30a1-\u30fa"
 
-_WORD = re.compile(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+")
+# What people write for its meaning: currencies, arrows, signs, emoji. Not what they draw with (lines, blocks, Braille).
+_SYMBOLS = (
+    "\u00a2-\u00a7\u00a9\u00ac\u00ae\u00b0\u00b1\u00b6\u00d7\u00f7\u2020\u2021\u203b\u20a0-\u20bf\u2190-\u24ff\u25a0-\u27ff"
+    "\u2900-\u2bff\u3012\u3013\u3020\u3036\U0001f000-\U0001f3fa\U0001f400-\U0001faff"
+)
+
+_WORD = re.compile(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+|[{_SYMBOLS}]")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
 _FINAL_LONG_VOWEL = re.compile(rf"(?<=[{_KATAKANA}ー]{{2}})ー(?![{_KATAKANA}ー])")
 _CLUSTER = re.compile(r".[\u0300-\u036f\u3099\u309a\uff9e\uff9f]*", re.DOTALL)
@@ -40,6 +46,7 @@ _LINE_MARK = re.compile(r"[=<>{}\[\]()$@\\|^#/*+&%~_;]|:(?=\s)|\s--?[A-Za-z]")
 _RUN_MARK = re.compile(r"[^\w\s]|\d")
 _SENTENCE_ENDS = "?!.,; "
 _CONTRACTION = re.compile(r"['’]t\b")
+_SYMBOL = re.compile(f"[{_SYMBOLS}]")
 _HIRAGANA_ONLY = re.compile(r"[\u3041-\u309fー]+\Z")
 
 MAX_WORD_CHARACTERS = 64
@@ -105,7 +112,7 @@ def words(text: str) -> list[str]:
     Width and case do not matter (NFKC, lower case). English words are stemmed; a name such as `getUserById` or
     `snake_case` gives itself and its parts. A CJK run gives its overlapping pairs of characters and its last
     character, so that every single character begins a word. A long vowel mark at the end of a katakana word is
-    dropped, so that サーバー and サーバ are the same word.
+    dropped, so that サーバー and サーバ are the same word. A symbol such as → or 🎉 is a word.
     """
     return list(chain.from_iterable(map(_WORD_CACHE.__getitem__, _WORD.findall(normalise(text)))))
 
@@ -127,8 +134,9 @@ def query_words(text: str) -> dict[str, float]:
 
 
 def word_weight(word: str) -> float:
-    """How much a word counts: 1, or `STOP_WORD_WEIGHT` for English stop words and for words all in hiragana."""
-    return STOP_WORD_WEIGHT if word in _STOP_STEMS or _HIRAGANA_ONLY.match(word) else 1.0
+    """How much a word counts: 1, or `STOP_WORD_WEIGHT` for English stop words, words all in hiragana and symbols."""
+    says_little = word in _STOP_STEMS or _HIRAGANA_ONLY.match(word) or _SYMBOL.match(word)
+    return STOP_WORD_WEIGHT if says_little else 1.0
 
 
 def exact_phrases(text: str) -> list[str]:

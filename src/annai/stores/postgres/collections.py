@@ -78,7 +78,8 @@ class Collections:
     def save_state(self, collection: int, state: FileState) -> int:
         """Remember what is known of a file; returns its number."""
         return self._database.number(
-            f"""INSERT INTO annai_files (collection_id, {names(STATE_COLUMNS)}) VALUES (%s, %s, %s, %s, %s, %s, %s)
+            f"""INSERT INTO annai_files (collection_id, {names(STATE_COLUMNS)})
+            VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
             ON CONFLICT (collection_id, path) DO UPDATE SET {overwrite(STATE_COLUMNS[1:])} RETURNING id""",
             (collection, *state_row(state)),
         )

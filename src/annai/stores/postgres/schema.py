@@ -138,4 +138,8 @@ MIGRATIONS = (
     CREATE INDEX annai_processing ON annai_requests (leased_until) WHERE status = 'processing';
     CREATE INDEX annai_requests_by_status ON annai_requests (status, completed_at);
     """,
+    """
+    -- When a file's content or status last changed: what was written with the old size and time is noticed by it.
+    ALTER TABLE annai_files ADD COLUMN ctime_ns bigint NOT NULL DEFAULT 0;
+    """,
 )

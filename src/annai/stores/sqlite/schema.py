@@ -146,4 +146,8 @@ MIGRATIONS = (
         PRIMARY KEY (address, prefix)
     ) STRICT;
     """,
+    """
+    -- When a file's content or status last changed: what was written with the old size and time is noticed by it.
+    ALTER TABLE files ADD COLUMN ctime_ns INTEGER NOT NULL DEFAULT 0;
+    """,
 )
