@@ -38,7 +38,7 @@ VARIANTS: Mapping[str, Mapping[str, object]] = {
     "words count 4": {"KEYWORD_WEIGHT": 4.0},
     "other scripts: no words credited": {"OTHER_SCRIPT_FACTOR": 0.0},
     "without literal phrases": {"exact_phrases": lambda _: []},
-    "400 candidates": {"MIN_CANDIDATES": 400},
+    "400 candidates": {"CANDIDATES": 400},
     "keywords alone": {"mode": "keyword"},
     "vectors alone": {"mode": "vector"},
 }

@@ -5,7 +5,7 @@
 The judgements of docs_ray name a page, and most of them a section of it. Those of en_chunking name passages of long
 texts, which are joined here into pages of twelve, each passage a section under a heading that is only a number. Only
 questions whose right page is among the first ten count. Every rule chooses one of the page's passages that were found;
-its section is the right one, or the one around it or directly in it, or neither.
+its section is the right one, or the one around it or directly in it, or neither. The last row is what a search shows.
 """
 
 import argparse
@@ -42,6 +42,8 @@ MARKUP = re.compile(r"\A(?:#+ |\.\. _|\()|(?::|\)=)\Z")
 Floats = NDArray[np.floating]
 Rule = Callable[[Candidates, Closeness, NDArray[np.int64]], Floats]
 """From the candidates, and the closeness of one page's passages, a score for each passage in these rows."""
+
+SHOWN = "as shown"
 
 RULES: Mapping[str, Rule] = {
     "the rule: cosine, words and phrases": lambda found, _, rows: _own(found)[rows],
@@ -83,7 +85,7 @@ def main() -> None:
     print(
         "| the passage with the best | docs_ray | or next to it | en_chunking | or next to it |\n|---|---|---|---|---|"
     )
-    for rule in RULES:
+    for rule in (*RULES, SHOWN):
         cells = (f"{value:.1%}" for figures in (ray, joined) for value in np.mean(figures[rule], axis=0))
         print(f"| {rule} | {' | '.join(cells)} |")
     print(f"questions: {', '.join(str(len(next(iter(figures.values())))) for figures in (ray, joined))}")
@@ -91,7 +93,7 @@ def main() -> None:
 
 def measure(engine: Engine, questions: Sequence[SectionQuestion]) -> dict[str, list[tuple[bool, bool]]]:
     """For every rule and question, whether the section is the right one, and whether it is that or one next to it."""
-    figures: dict[str, list[tuple[bool, bool]]] = {rule: [] for rule in RULES}
+    figures: dict[str, list[tuple[bool, bool]]] = {rule: [] for rule in (*RULES, SHOWN)}
     for question in questions:
         tree = [each.section for each in engine.store.sections("root", question.page)]
         wanted = {each.order for name in question.names for each in find_named(engine.store, question.page, tree, name)}
@@ -116,21 +118,25 @@ def choose_sections(engine: Engine, question: SectionQuestion) -> dict[str, int]
     with patch.object(search, "MIN_SCORE_SHARE", 0.0), store.snapshot():
         passages = search._find_passages(store, embedder, Query(question.text))
         pages = [*dict.fromkeys(each.stored.path for each in passages)][:RANK_CUTOFF]
+        answer = search.search(store, embedder, Query(question.text, limit=RANK_CUTOFF))
         own = [each for each in passages if each.stored.path == question.page]
         if question.page not in pages:
             return {}
         stored = [each.stored for each in own]
-        close = search._compare_tokens(store, embedder, question.text, stored, range(len(own)))
+        close = search._compare_tokens(store, question.text, stored, range(len(own)))
     candidates = own[0].details.candidates
-    if close is None or candidates is None:
+    shown = [hit.section_number for hit in answer if hit.path == question.page]
+    if close is None or not shown:
         return {}
     rows = np.array([each.row for each in own])
     tree = store.sections("root", question.page)
     best = {name: stored[int(np.argmax(rule(candidates, close, rows)))].section for name, rule in RULES.items()}
-    return {
+    orders = {
         name: next(each.order for each in search._ancestors(tree, section) if not each.piece)
         for name, section in best.items()
     }
+    leaves = (each.section for each in tree if not each.section.piece)
+    return {**orders, SHOWN: next(each.order for each in leaves if each.number == shown[0])}
 
 
 def find_named(store: Store, page: str, tree: Sequence[Section], name: str) -> Iterator[Section]:

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from annai.config import Config
 from annai.embedders.base import load_embedder
 from annai.embedders.packing import pack_tokens
+from annai.embedders.static import token_model
 from annai.searching.search import search
 from annai.settings import Embedding, StoreSettings
 from annai.stores.base import IndexedDocument, Store, load_store
@@ -104,7 +105,7 @@ def prepare(evaluation: Path, folder: Path, count: int) -> None:
     (folder / "texts.jsonl").write_text(
         "\n".join(json.dumps(" ".join(words(text))) for text in texts), encoding="utf-8"
     )
-    packed = pack_tokens(embedder, [Fields("", "", "", text) for text in texts])
+    packed = pack_tokens(token_model(), [Fields("", "", "", text) for text in texts])
     np.save(folder / "tokens.npy", np.array(packed, object), allow_pickle=True)
     rows = np.concatenate(
         [embedder.embed_documents(texts[start : start + 2000]) for start in range(0, len(texts), 2000)]

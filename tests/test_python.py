@@ -118,7 +118,7 @@ def test_the_examples_of_the_page_work(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns(".annai"))
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 6
-    checks = "assert len(documents) == 5 and documents[0].metadata['path']\nassert answer and best.score > 0\n"
+    checks = "assert 1 < len(documents) <= 5 and documents[0].metadata['path']\nassert answer and best.score > 0\n"
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks) + checks, encoding="utf-8")
     done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -195,6 +195,9 @@ class Search:
     """[search]: the defaults of a search's options."""
 
     limit: int = setting(5, "Number of results.", minimum=1, maximum=1000)
+    per_document: int = setting(
+        1, "How many sections of one document may be results of their own; 0: no limit.", minimum=0, maximum=1000
+    )
     mode: Mode = setting(
         "hybrid",
         "hybrid: by meaning and words; vector: by meaning; keyword: by words.",

@@ -184,7 +184,7 @@ class StoredSection:
     """A section as a store gives it back."""
 
     key: int
-    """The store's own handle; it changes when the document is indexed again."""
+    """The store's own handle: the root's plus its order. It changes when the document is indexed again."""
     root_key: int
     """The handle of the document's root section."""
     collection: str
@@ -222,6 +222,8 @@ class Query:
 
     text: str
     limit: int = 5
+    per_document: int = 1
+    """How many sections of one document may be results of their own; 0 is no limit."""
     where: Where = field(default_factory=Where)
     depths: tuple[int, ...] = ()
     mode: Mode = "hybrid"
@@ -233,6 +235,7 @@ class QueryOptions(TypedDict, total=False):
     """What may be said of a question beside its text: `Query` and its `Where`, as keyword arguments."""
 
     limit: int
+    per_document: int
     collections: Sequence[str]
     paths: Sequence[str]
     excludes: Sequence[str]
@@ -260,8 +263,18 @@ class Reasons:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherSection:
+    """Another section of a hit's document that answers too."""
+
+    id: str
+    heading: str
+    line: int
+    """The line on which its passage that matched begins."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
-    """A section that answers a query."""
+    """A document that answers a query, shown by its best section."""
 
     id: str
     collection: str
@@ -277,7 +290,7 @@ class Hit:
     end_position: int
     token_count: int
     score: float
-    """0–1, higher is better."""
+    """0–1: how likely it answers. It means the same in every language, mode and collection."""
     content: str
     index_status: IndexStatus = "latest"
     is_dirty: bool = False
@@ -285,6 +298,8 @@ class Hit:
     """The text that matched best, for previews."""
     passage_line: int = 1
     """The line on which that text begins."""
+    more: tuple[OtherSection, ...] = ()
+    """Other sections of the document that answer too, best first."""
     reasons: Reasons = field(default_factory=Reasons)
 
     @property
@@ -323,7 +338,7 @@ class Answer:
     query: str
     took_ms: float
     total: int
-    """How many sections were found before the limit."""
+    """How many documents match well, shown or not; of very many, only the best are counted."""
     results: tuple[Hit, ...]
     note: str = ""
     """What the reader should know of how it came about: that it was not reranked, and why."""
@@ -333,6 +348,11 @@ class Answer:
     """How closely the index followed the files when the question was answered."""
     sources: Mapping[str, Path] = field(default_factory=dict)
     """Where the files of each collection are."""
+
+    @property
+    def confident(self) -> bool:
+        """Whether any document matches well; if not, the results are only the nearest there are."""
+        return self.total > 0
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.results)

@@ -1,6 +1,7 @@
 """Is the rule what ranking.py says? Laws on numbers, without a store."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annai.searching.closeness import Closeness
+from annai.searching.confidence import not_rising
 from annai.searching.ranking import MAX_COMPARED_DOCUMENTS, Candidates, rank_by_both, rank_by_meaning, rank_by_words
 
 shares = st.floats(0, 1, allow_nan=False, width=32)
@@ -28,6 +30,7 @@ def candidates(draw: st.DrawFn) -> Candidates:
         document_similarity=np.array(whole, float)[documents],
         keywords=np.array(draw(column), float),
         phrases=np.array(draw(column), float) * draw(st.booleans()),
+        tokens=np.array(draw(st.lists(st.integers(1, 600), min_size=number, max_size=number))),
         is_other_script=np.array(other_script)[documents],
         is_whole_document=np.repeat([count == 1 for count in counts], counts),
         coincidence=draw(shares),
@@ -48,6 +51,7 @@ def passages(
         document_similarity=np.full(len(numbers), whole),
         keywords=keywords.astype(float),
         phrases=np.zeros(len(numbers)),
+        tokens=np.full(len(numbers), 100),
         is_other_script=np.isin(documents, other_script),
         is_whole_document=np.full(len(numbers), whole_documents),
         coincidence=1.0,
@@ -56,18 +60,48 @@ def passages(
 
 def equally_close(rows: Sequence[int]) -> Closeness:
     """Every passage as close as every other."""
-    return Closeness(*(np.full(len(rows), 0.5, np.float32) for _ in range(3)))
+    half = np.full(len(rows), 0.5, np.float32)
+    return Closeness(half, half, half, half, half, query_tokens=5)
 
 
 @given(candidates(), st.booleans())
 def test_scores_are_shares_and_the_sum_of_their_parts(candidates: Candidates, close: bool) -> None:
-    for ranked in (
-        rank_by_both(candidates, equally_close if close else lambda _: None),
-        rank_by_meaning(candidates),
-        rank_by_words(candidates.keywords, candidates.phrases),
-    ):
+    for rank in (rank_by_both, rank_by_meaning, rank_by_words):
+        ranked = rank(candidates, equally_close if close else lambda _: None)
         assert ((ranked.scores >= 0) & (ranked.scores <= 1)).all()
         assert np.allclose(ranked.scores, np.clip(sum(ranked.parts.values()), 0, 1))
+
+
+@given(candidates(), st.booleans())
+def test_who_ranks_lower_is_not_surer(candidates: Candidates, close: bool) -> None:
+    for rank in (rank_by_both, rank_by_meaning, rank_by_words):
+        ranked = rank(candidates, equally_close if close else lambda _: None)
+        assert ((ranked.confidence >= 0) & (ranked.confidence <= 1)).all()
+        documents = range(int(candidates.document.max()) + 1)
+        best = [max(np.flatnonzero(candidates.document == each), key=ranked.scores.__getitem__) for each in documents]
+        sure = ranked.confidence[sorted(best, key=lambda row: -ranked.scores[row])]
+        assert (np.diff(sure)[np.diff(sorted(-ranked.scores[best])) > 0] <= 1e-9).all()
+
+
+@given(st.lists(shares, min_size=1, max_size=40))
+def test_not_rising_changes_as_little_as_it_can(values: list[float]) -> None:
+    smooth = not_rising(np.array(values))
+    assert (np.diff(smooth) <= 1e-12).all()
+    assert np.isclose(smooth.sum(), sum(values))
+    if values == sorted(values, reverse=True):
+        assert smooth.tolist() == values
+
+
+def test_a_rival_that_is_closer_token_by_token_is_shown_instead() -> None:
+    found = passages((0, 0.50, 0.5), (0, 0.48, 0.5), (1, 0.3, 0.4), whole_documents=False)
+
+    def second_is_closer(rows: Sequence[int]) -> Closeness:
+        close = equally_close(rows)
+        window = np.array([0.9 if row == 1 else 0.5 for row in rows], np.float32)
+        return replace(close, window=window)
+
+    assert rank_by_both(found, equally_close).scores.argmax() == 0
+    assert rank_by_both(found, second_is_closer).scores.argmax() == 1
 
 
 @given(candidates(), st.randoms())
@@ -83,6 +117,7 @@ def test_the_order_of_the_documents_does_not_matter(candidates: Candidates, rand
         candidates.document_similarity[rows],
         candidates.keywords[rows],
         candidates.phrases[rows],
+        candidates.tokens[rows],
         candidates.is_other_script[rows],
         candidates.is_whole_document[rows],
         candidates.coincidence,

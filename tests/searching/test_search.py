@@ -158,3 +158,74 @@ def test_a_very_long_question_and_one_of_marks_are_answered(engine: Engine, writ
     write("b.md", f"# Bread\n\nHow to bake bread. {FILLER}")
     assert first(engine, "I wonder how one would renew a certificate of a server, " * 150) == "a.md"
     assert [hit.path for hit in found(engine, "!? …")] == [hit.path for hit in found(engine, "!? …")]
+
+
+SUBJECT = "Rotating the signing key of the token service takes three steps, and none of them stops a request. " * 12
+
+
+@pytest.fixture
+def one_long_page(write: Write) -> None:
+    """A page with six sections on one subject, and four short pages that mention it."""
+    parts = "\n\n".join(f"## Step {number}\n\n{SUBJECT}" for number in range(1, 7))
+    write("keys.md", f"# Signing keys\n\n{parts}")
+    for number in range(4):
+        write(f"note{number}.md", f"# Note {number}\n\nRotating the signing key is planned. {FILLER}")
+
+
+@pytest.mark.usefixtures("one_long_page")
+@pytest.mark.parametrize("mode", ["hybrid", "keyword", "vector"])
+def test_an_answer_holds_different_documents(engine: Engine, mode: Mode) -> None:
+    hits = found(engine, "rotating the signing key", mode=mode, limit=5)
+    assert sorted(hit.path for hit in hits) == ["keys.md", *(f"note{number}.md" for number in range(4))]
+    (long,) = [hit for hit in hits if hit.path == "keys.md"]
+    assert len(long.more) == 3
+    assert {each.heading for each in long.more} < {f"Step {number}" for number in range(1, 7)} - {long.heading}
+    for each in long.more:
+        section = engine.locate(each.id).section.section
+        assert (section.heading, section.start_line) == (each.heading, each.line)
+
+
+@pytest.mark.usefixtures("one_long_page")
+def test_per_document_says_how_many_sections_are_results(engine: Engine) -> None:
+    engine.refresh()
+    for per_document, expected in ((2, 2), (4, 4), (0, 6)):
+        answer = engine.search("rotating the signing key", limit=20, per_document=per_document)
+        own = [hit for hit in answer if hit.path == "keys.md"]
+        assert len(own) == expected
+        assert len(own[0].more) == min(6 - expected, 3)
+        assert not any(hit.more for hit in own[1:])
+
+
+@pytest.mark.usefixtures("one_long_page")
+def test_sections_of_one_depth_are_grouped_by_document_too(engine: Engine) -> None:
+    engine.refresh()
+    for per_document, expected in ((1, 1), (3, 3)):
+        answer = engine.search("rotating the signing key", limit=20, depths=[2], per_document=per_document)
+        assert len([hit for hit in answer if hit.path == "keys.md"]) == expected
+        assert {hit.depth for hit in answer} == {2}
+
+
+def test_a_window_is_a_result_with_its_own_lines(docs: Path, write: Write) -> None:
+    lines = [f"Line {number} tells of the weather in town {number}." for number in range(1, 200)]
+    lines[150] = "The harbour of Kobe closes at night."
+    write("log.txt", "\n".join(lines))
+    config = override(settings(docs), "chunking", strategy="tokens", size=120, overlap=20)
+    with Engine(config) as engine:
+        (hit,) = engine.search("harbour of Kobe", limit=5)
+        assert "harbour of Kobe" in hit.content
+        assert hit.start_line <= 151 <= hit.end_line < hit.start_line + 40
+        assert engine.locate(hit.id).text(engine.locate(hit.id).section) == hit.content
+        several = engine.search("weather in town", limit=5, per_document=0)
+        assert len({(each.start_line, each.end_line) for each in several}) == 5
+
+
+def test_the_first_results_do_not_depend_on_the_limit(engine: Engine, write: Write) -> None:
+    for number in range(150):
+        write(f"page{number:03}.md", f"# Page {number}\n\n{'Kettle and teapot. ' * (1 + number % 7)}\n\n{FILLER}")
+    write("large.md", "# Large\n\n" + "\n\n".join(f"## Kettle {part}\n\n{FILLER}" for part in range(120)))
+    for question in ("kettle", "how to fill a teapot", "やかん"):
+        few, many = (found(engine, question, limit=limit) for limit in (5, 100))
+        assert [hit.id for hit in few] == [hit.id for hit in many[:5]]
+        assert [hit.score for hit in few] == [hit.score for hit in many[:5]]
+        assert len({hit.path for hit in many}) == 100
+        assert [hit.score for hit in many] == sorted((hit.score for hit in many), reverse=True)

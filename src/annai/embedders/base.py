@@ -45,8 +45,6 @@ class Embedder(ABC):
     """Names model, version, dimension and prefixes; vectors of different identities must not be compared."""
     is_additive: bool = False
     """Whether the vector of a text is the sum of the vectors of its parts, apart from its length."""
-    has_token_vectors: bool = False
-    """Whether every token has a number and a vector of its own that do not depend on its context."""
     max_text_length: int = 2_000
     """Texts with a greater `length` are embedded in windows; their vector is the windows' mean, weighted by length."""
     max_batch_length: int = 1 << 62
@@ -70,14 +68,6 @@ class Embedder(ABC):
     def embed_sums(self, texts: Sequence[str]) -> Vectors:
         """If `is_additive`: the vectors of texts before they are scaled to length 1, ready to be added up."""
         raise NotImplementedError(f"{self.identity} is not additive")
-
-    def token_ids(self, text: str) -> NDArray[np.uint16]:
-        """If `has_token_vectors`: the numbers of the text's tokens, in its order."""
-        raise NotImplementedError(f"{self.identity} has no token vectors")
-
-    def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
-        """If `has_token_vectors`: a row for each token; the longer it is, the more the token counts."""
-        raise NotImplementedError(f"{self.identity} has no token vectors")
 
     def embed_query(self, text: str) -> Vectors:
         """The vector of a question: one row of length `dimension`."""

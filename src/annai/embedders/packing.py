@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.embedders.base import Embedder
+from annai.embedders.static import StaticEmbedder
 from annai.text.fields import Fields, meaningful_path
 
 MAX_BODY_TOKENS = 1024
@@ -13,7 +13,7 @@ MAX_LABEL_TOKENS = 64
 """How many tokens count of a passage's text, and of its title, headings and path each: this bounds the time."""
 
 
-def pack_tokens(embedder: Embedder, passages: Sequence[Fields]) -> list[bytes]:
+def pack_tokens(embedder: StaticEmbedder, passages: Sequence[Fields]) -> list[bytes]:
     """The tokens of passages as the index holds them: two counts, then the tokens of title, other labels and text."""
     cache: dict[str, NDArray[np.uint16]] = {}
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,12 @@ def create(settings: Embedding, **_: object) -> Embedder:
     return StaticEmbedder(settings.batch_size)
 
 
+@cache
+def token_model() -> "StaticEmbedder":
+    """The bundled model, by whose tokens questions and passages are compared, whatever embedder makes the vectors."""
+    return StaticEmbedder(0)
+
+
 class StaticEmbedder(AdditiveEmbedder):
     """Opens its model at once, since that takes milliseconds, and reads only the vectors that texts need."""
 
@@ -30,7 +37,6 @@ class StaticEmbedder(AdditiveEmbedder):
         self._model = open_model(folder)
         self.dimension = self._model.dimension
         self.identity = self._model.identity
-        self.has_token_vectors = len(self._model.scales) <= np.iinfo(np.uint16).max + 1
 
     def embed_sums(self, texts: Sequence[str]) -> Vectors:
         """Add up each text's subwords.
@@ -46,10 +52,10 @@ class StaticEmbedder(AdditiveEmbedder):
         return sums
 
     def token_ids(self, text: str) -> NDArray[np.uint16]:
-        """The numbers of the text's subwords."""
+        """The numbers of the text's subwords, its tokens, in its order."""
         return np.array(self._model.subwords.encode(text), np.uint16)
 
     def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
-        """The subwords' vectors, as long as the model made them."""
+        """A row for each token; the longer it is, the more the token counts."""
         vectors: Vectors = self._model.vectors[ids] * self._model.scales[ids, None]
         return vectors

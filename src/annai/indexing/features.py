@@ -6,6 +6,7 @@ import numpy as np
 
 from annai.embedders.base import Embedder, Vectors, normalise_rows
 from annai.embedders.packing import pack_tokens
+from annai.embedders.static import token_model
 from annai.stores.base import IndexedDocument
 from annai.text.fields import FIELD_WEIGHTS, MAX_FIELD_SHARE, Fields, meaningful_path, passage_fields
 from annai.text.keywords import extract_keywords
@@ -31,9 +32,7 @@ def add_features(documents: Sequence[tuple[Document, Sequence[Section]]], embedd
             sections=sections,
             vectors=_tree_vectors(sections, np.array([next(vectors) for _ in passages]), embedder.is_additive),
             keywords=dict(zip(_passage_orders(sections), map(extract_keywords, passages), strict=True)),
-            tokens=dict(zip(_passage_orders(sections), pack_tokens(embedder, passages), strict=True))
-            if embedder.has_token_vectors
-            else {},
+            tokens=dict(zip(_passage_orders(sections), pack_tokens(token_model(), passages), strict=True)),
         )
         for (document, sections), passages in zip(documents, fields, strict=True)
     ]

@@ -12,6 +12,7 @@ from time import perf_counter
 from annai.collection import find, here
 from annai.config import Config
 from annai.embedders.base import Embedder
+from annai.embedders.static import token_model
 from annai.errors import (
     AnnaiError,
     CollectionError,
@@ -39,7 +40,7 @@ from annai.types import Change, ChangeKind, Collection, Document, FileState, Pro
 
 logger = logging.getLogger(__name__)
 
-PIPELINE_VERSION = 3
+PIPELINE_VERSION = 4
 """Raised when sections, words or embedded texts are made differently: every index is then rebuilt."""
 
 BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
@@ -452,7 +453,8 @@ class Indexer:
 
     def _fingerprint(self) -> str:
         """Everything besides the documents that sections depend on."""
-        return f"{PIPELINE_VERSION}; {self._config.chunking}; {self._config.files.max_file_mb} MB"
+        tokens = token_model().identity
+        return f"{PIPELINE_VERSION}; {tokens}; {self._config.chunking}; {self._config.files.max_file_mb} MB"
 
 
 def _failure(change: Change, error: Exception) -> _PendingWrite:

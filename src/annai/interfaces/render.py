@@ -14,7 +14,7 @@ from annai.interfaces.terminal import Screen, echo, standard_output
 from annai.searching.spelling import apply_corrections
 from annai.text.escapes import escape_json, escape_line
 from annai.text.tokens import matching_spans, query_words, words
-from annai.types import Answer, Collection, Hit, ImportSummary, Selection, Status, StoredSection
+from annai.types import Answer, Collection, Hit, ImportSummary, OtherSection, Selection, Status, StoredSection
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
 
@@ -70,6 +70,7 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
         "query": answer.query,
         "took_ms": round(answer.took_ms, 1),
         "total": answer.total,
+        "confident": answer.confident,
         **notes,
         "results": results,
     }
@@ -78,6 +79,18 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
 def correction_lines(answer: Answer) -> list[str]:
     """What was searched for instead of words that no document holds."""
     return [f"No document holds “{typed}”; searched for “{meant}”." for typed, meant in answer.corrected.items()]
+
+
+def doubt_lines(answer: Answer) -> list[str]:
+    """What to say above results that hardly answer the question."""
+    return ["No good match; nearest:"] if answer.results and not answer.confident else []
+
+
+def result_count(answer: Answer, shown: int | None = None) -> str:
+    """How many results there are and, if more documents match, how many of those."""
+    count = len(answer.results) if shown is None else shown
+    more = f" of {answer.total}" if answer.total > count else ""
+    return f"{count}{more} result{'' if count == 1 and not more else 's'}"
 
 
 def section_json(stored: StoredSection) -> dict[str, object]:
@@ -232,7 +245,7 @@ def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bo
     terms = {word for word, weight in weights.items() if weight == 1} or set(weights)
     width = _terminal_width()
     several = len({hit.collection for hit in answer.results}) > 1
-    blocks = [f"{screen.show(line, dim=True)}\n" for line in correction_lines(answer)]
+    blocks = [f"{screen.show(line, dim=True)}\n" for line in (*correction_lines(answer), *doubt_lines(answer))]
     for hit in answer.results:
         address = screen.show(f"{_relative_path(hit, answer.sources)}:{hit.passage_line}", bold=True)
         label = screen.show(f"[{hit.collection}] ", fg="magenta") if several else ""
@@ -248,24 +261,32 @@ def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bo
             f"  {screen.show('│', dim=True)} {_highlight(line, terms, width - 4, screen)}"
             for line in _best_lines(_without_heading(hit), terms, preview_lines)
         ]
+        lines += [f"  {screen.show(_more_line(each), dim=True)}" for each in hit.more]
         blocks.append("\n".join(lines) + "\n")
     if answer.results:
-        more = f" of {answer.total}" if answer.total > len(answer.results) else ""
         note = f"; {answer.note}" if answer.note else ""
-        summary = f"{len(answer.results)}{more} results in {answer.took_ms:.0f} ms{note}"
+        summary = f"{result_count(answer)} in {answer.took_ms:.0f} ms{note}"
         blocks.append(f"{screen.show(summary, dim=True)}\n")
     return "\n".join(blocks)
 
 
 def _render_markdown(answer: Answer, explain: bool) -> str:
-    blocks = [f"# {answer.query}\n", *(f"{line}\n" for line in correction_lines(answer))]
+    notes_above = (*correction_lines(answer), *doubt_lines(answer))
+    blocks = [f"# {answer.query}\n", *(f"{line}\n" for line in notes_above)]
     for hit in answer.results:
         notes = f"`{hit.path}:{hit.start_line}` · score {hit.score:.2f}"
         if explain:
             notes += f" · {_explanation(hit)}"
         quote = "\n".join(f"> {line}".rstrip() for line in hit.content.strip().splitlines())
-        blocks.append(f"## {breadcrumbs(hit.title, hit.heading_path)}\n\n{notes}\n" + (f"\n{quote}\n" if quote else ""))
+        more = "".join(f"- line {each.line}: {each.heading} (`{each.id}`)\n" for each in hit.more)
+        parts = [f"{notes}\n", *([f"{quote}\n"] if quote else []), *([f"See also:\n\n{more}"] if more else [])]
+        blocks.append(f"## {breadcrumbs(hit.title, hit.heading_path)}\n\n" + "\n".join(parts))
     return "\n".join(blocks)
+
+
+def _more_line(section: OtherSection) -> str:
+    """Another section of the same document, in one line."""
+    return f"+ line {section.line}: {section.heading}  {section.id}"
 
 
 def _best_lines(passage: str, terms: set[str], count: int) -> list[str]:

@@ -5,11 +5,12 @@ The index keeps the tokens of every passage (`embedders.packing`), so that a sea
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.embedders.base import Embedder
+from annai.embedders.static import StaticEmbedder
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -34,9 +35,26 @@ class Closeness:
     """The same for the passage's best window of text, its labels included: what belongs together stands together."""
     title: Floats
     """How much of the document's title is in the question."""
+    coverage: Floats
+    """As `window`, but each token counts by the square of its length alone: comparable from question to question."""
+    about: Floats
+    """How nearly the question is the document's title: the share of either that is in the other, whichever is less."""
+    query_tokens: int
+    """How many different tokens the question has."""
+
+    def take(self, rows: Integers) -> "Closeness":
+        """That of some of the passages."""
+        return Closeness(
+            self.passage[rows],
+            self.window[rows],
+            self.title[rows],
+            self.coverage[rows],
+            self.about[rows],
+            self.query_tokens,
+        )
 
 
-def closeness(embedder: Embedder, query: str, packed: Sequence[bytes]) -> Closeness | None:
+def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> Closeness | None:
     """Compare a question with passages; None if nothing can be compared, as for a question without tokens.
 
     A token's weight is the length of its vector times its rarity among these passages: a token that all of them hold
@@ -63,9 +81,13 @@ def closeness(embedder: Embedder, query: str, packed: Sequence[bytes]) -> Closen
     windows[last] = blocks[last]
     starts = np.append(0, last[:-1] + 1)
     passage = _weighted_sums(np.maximum(np.maximum.reduceat(blocks, starts), labels), weights)
-    window = np.maximum.reduceat(_weighted_sums(np.maximum(windows, labels[owners]), weights), starts)
+    windows = np.maximum(windows, labels[owners])
+    window = np.maximum.reduceat(_weighted_sums(windows, weights), starts)
+    own_weights = query_lengths**2 / max(float((query_lengths**2).sum()), 1e-9)
+    coverage = np.maximum.reduceat(_weighted_sums(windows, own_weights), starts)
     title = tokens.title_coverage(similarity[:-1].max(axis=1), lengths * tokens.rarity(tokens.distinct))
-    return Closeness(passage, window, title)
+    about = np.minimum(title, _weighted_sums(tokens.best_in_title(similarity), own_weights))
+    return Closeness(passage, window, title, coverage, about, len(query_tokens))
 
 
 class _PassageTokens:
@@ -114,16 +136,28 @@ class _PassageTokens:
         best[order] = np.maximum.reduceat(similarity[tokens], part_starts[order], axis=0)
         return best[: self._count], best[self._count :], owners
 
-    def title_coverage(self, similarity: Floats, weights: Floats) -> Floats:
-        """The share of each title, by weight, that is similar to something in the question."""
+    @cached_property
+    def _titles(self) -> tuple[Integers, Integers]:
+        """The tokens of all titles, and the passage of each."""
         position = np.arange(len(self._tokens)) - np.repeat(np.cumsum(self._lengths) - self._lengths, self._lengths)
         is_title = position < self._title_lengths[self._owners]
-        tokens, owners = self._tokens[is_title], self._owners[is_title]
+        return self._tokens[is_title], self._owners[is_title]
+
+    def best_in_title(self, similarity: Floats) -> Floats:
+        """The highest similarity of each of the question's tokens in each passage's title."""
+        tokens, owners = self._titles
+        best = np.zeros((self._count, similarity.shape[1]), np.float32)
+        np.maximum.at(best, owners, similarity[tokens])
+        return best
+
+    def title_coverage(self, similarity: Floats, weights: Floats) -> Floats:
+        """The share of each title, by weight, that is similar to something in the question."""
+        tokens, owners = self._titles
         covered = np.bincount(owners, weights[tokens] * similarity[tokens], self._count)
         return (covered / np.maximum(np.bincount(owners, weights[tokens], self._count), 1e-9)).astype(np.float32)
 
 
-def _heaviest_tokens(embedder: Embedder, token_ids: NDArray[np.uint16]) -> tuple[Integers, Floats]:
+def _heaviest_tokens(embedder: StaticEmbedder, token_ids: NDArray[np.uint16]) -> tuple[Integers, Floats]:
     """The tokens with the longest vectors, and these vectors."""
     vectors = embedder.token_vectors(token_ids)
     heaviest = np.argsort(-_lengths(vectors), kind="stable")[:MAX_QUERY_TOKENS]

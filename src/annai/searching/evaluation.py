@@ -12,9 +12,6 @@ from time import perf_counter
 from annai.errors import QueryError
 from annai.types import Answer, Mode, Query
 
-RESULT_LIMIT = 100
-"""Sections requested, so that ten documents are among them: a document's rank is that of its best section."""
-
 RANK_CUTOFF, RECALL_CUTOFF = 10, 5
 """How many documents nDCG and MRR count, and how many Recall counts."""
 
@@ -163,7 +160,7 @@ def _measure(
 ) -> QuestionResult:
     """Search for one question, and measure the answer."""
     start = perf_counter()
-    answer = search(Query(question.text, limit=RESULT_LIMIT, mode=mode, content="none"))
+    answer = search(Query(question.text, limit=RANK_CUTOFF, mode=mode, content="none"))
     milliseconds = (perf_counter() - start) * 1000
     documents = tuple(dict.fromkeys(hit.path for hit in answer.results))
     wanted = tuple(path for path, relevance in relevant.items() if relevance > 0)

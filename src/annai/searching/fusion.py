@@ -1,4 +1,4 @@
-"""How do lists of results become one answer? Fused by rank where models differ, then reranked, cut off and sorted."""
+"""How do lists of results become one answer? Fused by score where models differ, then reranked, cut off and sorted."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -14,19 +14,16 @@ from annai.types import Answer, Hit, Query
 
 
 def fuse(answers: Sequence[Answer]) -> Answer:
-    """Make one answer of those of collections with different models, whose scores cannot be compared: by rank.
-
-    The best result of each comes first, then the second of each, and so on; at the same rank, by score.
-    """
+    """Make one answer of those of collections with different models, by score: it means the same in all of them."""
     if len(answers) == 1:
         return answers[0]
     ranked = [(rank, hit) for answer in answers for rank, hit in enumerate(answer.results)]
-    ranked.sort(key=lambda each: (each[0], -each[1].score, each[1].collection, each[1].path, each[1].start_position))
+    ranked.sort(key=lambda each: (-each[1].score, each[0], each[1].collection, each[1].path, each[1].start_position))
     return dataclasses.replace(
         answers[0],
         took_ms=sum(answer.took_ms for answer in answers),
         total=sum(answer.total for answer in answers),
-        results=_cap_scores(hit for _, hit in ranked),
+        results=tuple(hit for _, hit in ranked),
         note="; ".join(dict.fromkeys(answer.note for answer in answers if answer.note)),
         corrected={typed: meant for answer in answers for typed, meant in answer.corrected.items()},
     )

@@ -27,6 +27,7 @@ def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> 
     return Query(
         text=text,
         limit=options.get("limit", defaults.limit),
+        per_document=options.get("per_document", defaults.per_document),
         where=Where(
             collections=tuple(options.get("collections", ())),
             paths=tuple(options.get("paths", ())),
@@ -45,6 +46,7 @@ def query_options(query: Query) -> QueryOptions:
     where = query.where
     return {
         "limit": query.limit,
+        "per_document": query.per_document,
         "collections": where.collections,
         "paths": where.paths,
         "excludes": where.excludes,
@@ -67,6 +69,8 @@ def check_query(query: Query) -> None:
         )
     if not 1 <= query.limit <= MAX_RESULTS:
         raise QueryError(f"limit must be between 1 and {MAX_RESULTS:,}, not {query.limit}.")
+    if not 0 <= query.per_document <= MAX_RESULTS:
+        raise QueryError(f"per_document must be between 0 (no limit) and {MAX_RESULTS:,}, not {query.per_document}.")
     if any(not 0 <= depth <= MAX_DEPTH for depth in query.depths):
         raise QueryError(f"depths must be between 0 and {MAX_DEPTH}.")
     where = query.where

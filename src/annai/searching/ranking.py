@@ -14,7 +14,7 @@ and for the first of them, by the passage with the best cosine + 2.5 · P, token
     score = first + 0.5 · passage + 1 · best window + 0.4 · title
 
 A passage of d gets d's score, minus how far it is behind d's best passage. docs/ranking.md has the figures for each
-element.
+element. The score that people see is another one: how sure the answer is (`confidence`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.searching.closeness import Closeness
+from annai.searching.confidence import confidence, not_rising
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -43,6 +44,13 @@ PHRASE_WEIGHT = 3.0
 
 PASSAGE_WEIGHT, WINDOW_WEIGHT, TITLE_WEIGHT = 0.5, 1.0, 0.4
 """Weights of the closeness token by token; each may be half as much or twice without harm."""
+
+MAX_CHOSEN_DOCUMENTS, MAX_RIVALS, MAX_RIVAL_GAP = 5, 5, 1.0
+"""For the first of these documents, so many other passages that are no further behind are compared as well."""
+
+LENGTH_WEIGHT, MAX_LENGTH = 0.08, 256
+"""Of a document's passages that match alike, a longer one says more: the weight of the logarithm of its tokens, up to
+this many."""
 
 OTHER_SCRIPT_FACTOR = 1.0
 """The words that the nearest document in another script than the question's is credited with, as a factor of the best
@@ -69,6 +77,8 @@ class Candidates:
     keywords: Floats
     phrases: Floats
     """The share of the question's phrases (code, quotes) that the passage holds literally."""
+    tokens: Rows
+    """How long each passage is."""
     is_other_script: NDArray[np.bool_]
     """Whether its document is written in another script than the question."""
     is_whole_document: NDArray[np.bool_]
@@ -80,36 +90,49 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The passages' scores, 0–1, and the parts that each score is the sum of."""
+    """The passages' scores, and what is known with them; all from 0 to 1."""
 
     scores: Floats
     parts: Mapping[str, Floats]
+    """What each score is the sum of."""
+    confidence: Floats
+    """How likely each passage answers."""
+    about: Floats
+    """How nearly the question is the title of each passage's document; 0 for documents that were not compared."""
 
 
 Compare = Callable[[Sequence[int]], Closeness | None]
 """Compares the question token by token with the passages in these rows; None where that is impossible."""
 
 
-def rank_by_meaning(candidates: Candidates) -> Ranked:
+def rank_by_meaning(candidates: Candidates, compare: Compare) -> Ranked:
     """Rank by vectors alone."""
     parts = {"meaning": candidates.similarity, "document": DOCUMENT_WEIGHT * candidates.document_similarity}
-    return _scale(parts, 1 + DOCUMENT_WEIGHT)
+    return _rank_by_itself(candidates, parts, 1 + DOCUMENT_WEIGHT, compare)
 
 
-def rank_by_words(keywords: Floats, phrases: Floats) -> Ranked:
+def rank_by_words(candidates: Candidates, compare: Compare) -> Ranked:
     """Rank by words alone; what holds a phrase literally comes before what has only its words."""
-    return _scale({"words": keywords, "phrase": phrases}, 2 if phrases.any() else 1)
+    parts = {"words": candidates.keywords, "phrase": candidates.phrases}
+    return _rank_by_itself(candidates, parts, 2 if candidates.phrases.any() else 1, compare)
 
 
 def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
     """Rank by meaning and words together."""
-    starts = np.flatnonzero(np.append(True, candidates.document[1:] != candidates.document[:-1]))
-    gaps, best = _gaps_to_best(candidates, starts)
+    starts = _document_starts(candidates)
+    own = candidates.similarity + KEYWORD_WEIGHT * candidates.keywords + PHRASE_WEIGHT * candidates.phrases
+    own += LENGTH_WEIGHT * np.log1p(np.minimum(candidates.tokens, MAX_LENGTH))
+    gaps = np.maximum.reduceat(own, starts)[candidates.document] - own
+    best = np.lexsort((gaps, candidates.document))[starts]
     parts = _first_stage(candidates, starts, gaps)
     max_score = 1 + DOCUMENT_WEIGHT + KEYWORD_WEIGHT + NEXT_PASSAGE_WEIGHT
     max_score += PHRASE_WEIGHT if candidates.phrases.any() else 0
-    leading = np.argsort(-_sum(parts), kind="stable")[:MAX_COMPARED_DOCUMENTS]
-    if (close := compare(best[leading].tolist())) is not None:
+    leading = _leading(_sum(parts))
+    rivals = _rivals(candidates, gaps, best, leading[:MAX_CHOSEN_DOCUMENTS])
+    close = compare([*best[leading].tolist(), *rivals])
+    if close is not None:
+        if rivals:
+            gaps, best, close = _choose_passages(candidates, gaps, best, leading, rivals, close)
         max_score += PASSAGE_WEIGHT + WINDOW_WEIGHT + TITLE_WEIGHT
         for name, weight, values in (
             ("passage", PASSAGE_WEIGHT, close.passage),
@@ -119,15 +142,92 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
             parts[name] = np.zeros(len(starts))
             parts[name][leading] = weight * values
     passage_parts = {name: part[candidates.document] for name, part in parts.items()}
-    return _scale({**passage_parts, "behind": -gaps}, max_score)
+    return _ranked(candidates, {**passage_parts, "behind": -gaps}, max_score, best, leading, close)
 
 
-def _gaps_to_best(candidates: Candidates, starts: Rows) -> tuple[Floats, Rows]:
-    """How far each passage is behind its document's best, and the row of each document's best passage."""
-    own = candidates.similarity + KEYWORD_WEIGHT * candidates.keywords + PHRASE_WEIGHT * candidates.phrases
+def _rivals(candidates: Candidates, gaps: Floats, best: Rows, documents: Rows) -> list[int]:
+    """The rows of passages that are nearly as good as their document's best one, for some documents."""
+    is_near = (gaps <= MAX_RIVAL_GAP) & np.isin(candidates.document, documents)
+    is_near[best] = False
+    rows = np.flatnonzero(is_near)
+    order = rows[np.lexsort((gaps[rows], candidates.document[rows]))]
+    documents_of = candidates.document[order]
+    place = np.arange(len(order)) - np.searchsorted(documents_of, documents_of)
+    return [int(row) for row in order[place < MAX_RIVALS]]
+
+
+def _choose_passages(
+    candidates: Candidates, gaps: Floats, best: Rows, leading: Rows, rivals: Sequence[int], close: Closeness
+) -> tuple[Floats, Rows, Closeness]:
+    """Each document's best passage once its rivals were compared: their gaps, the best rows, and their closeness."""
+    rows = np.array([*best[leading], *rivals])
+    # Whoever was not compared is as close as the least close of the document's passages.
+    least = np.full(len(best), 1.0)
+    np.minimum.at(least, candidates.document[rows], close.window)
+    window = least[candidates.document]
+    window[rows] = close.window
+    own = WINDOW_WEIGHT * window - gaps
+    starts = _document_starts(candidates)
     gaps = np.maximum.reduceat(own, starts)[candidates.document] - own
-    order = np.lexsort((gaps, candidates.document))
-    return gaps, order[starts]
+    place = np.full(len(own), -1)
+    place[rows] = np.arange(len(rows))
+    chosen = best.copy()
+    chosen[leading] = np.lexsort((gaps, candidates.document))[starts][leading]
+    return gaps, chosen, close.take(place[chosen[leading]])
+
+
+def _rank_by_itself(candidates: Candidates, parts: Mapping[str, Floats], max_score: float, compare: Compare) -> Ranked:
+    """Rank every passage by its own parts, whatever else its document holds."""
+    total = _sum(parts)
+    best = np.lexsort((-total, candidates.document))[_document_starts(candidates)]
+    leading = _leading(total[best])
+    return _ranked(candidates, parts, max_score, best, leading, compare(best[leading].tolist()))
+
+
+def _ranked(
+    candidates: Candidates,
+    parts: Mapping[str, Floats],
+    max_score: float,
+    best: Rows,
+    leading: Rows,
+    close: Closeness | None,
+) -> Ranked:
+    """The scores, divided by the highest possible one, and how sure each is.
+
+    `best` has the row of each document's best passage, `leading` the documents that were compared.
+    """
+    scaled = {name: part / max_score for name, part in parts.items()}
+    scores = _sum(scaled).clip(0, 1)
+    document_scores = scores[best]
+    rows = best[leading]
+    own = confidence(candidates.keywords[rows], close, candidates.is_other_script[rows])
+    order = np.argsort(-document_scores[leading], kind="stable")
+    sure = np.empty(len(leading))
+    sure[order] = not_rising(own[order])
+    # A document that was not compared is less sure than all that were, and a passage than its document's best.
+    last = leading[order[-1]]
+    documents = sure[order[-1]] * _share(document_scores, document_scores[last])
+    documents[leading] = sure
+    passages = documents[candidates.document] * _share(scores, document_scores[candidates.document])
+    about = np.zeros(len(best))
+    if close is not None:
+        about[leading] = close.about
+    return Ranked(scores, scaled, passages, about[candidates.document])
+
+
+def _share(values: Floats, whole: Floats) -> Floats:
+    """The values as shares of others, at most 1."""
+    return np.asarray(np.minimum(values / np.maximum(whole, 1e-9), 1.0))
+
+
+def _document_starts(candidates: Candidates) -> Rows:
+    """The first row of each document."""
+    return np.flatnonzero(np.append(True, candidates.document[1:] != candidates.document[:-1]))
+
+
+def _leading(document_scores: Floats) -> Rows:
+    """The documents that are compared token by token."""
+    return np.argsort(-document_scores, kind="stable")[:MAX_COMPARED_DOCUMENTS]
 
 
 def _first_stage(candidates: Candidates, starts: Rows, gaps: Floats) -> dict[str, Floats]:
@@ -162,12 +262,6 @@ def _next_passage_keywords(candidates: Candidates, starts: Rows, gaps: Floats) -
     second = candidates.keywords[order[np.minimum(starts + 1, len(order) - 1)]]
     only = np.where(candidates.is_whole_document[starts], candidates.keywords[starts], 0.0)
     return np.where(counts > 1, second, only)
-
-
-def _scale(parts: Mapping[str, Floats], max_score: float) -> Ranked:
-    """Divide by the highest possible score, so that every score is 0–1."""
-    scaled = {name: part / max_score for name, part in parts.items()}
-    return Ranked(_sum(scaled).clip(0, 1), scaled)
 
 
 def _sum(parts: Mapping[str, Floats]) -> Floats:

@@ -47,6 +47,7 @@ _RUN_MARK = re.compile(r"[^\w\s]|\d")
 _SENTENCE_ENDS = "?!.,; "
 _CONTRACTION = re.compile(r"['’]t\b")
 _SYMBOL = re.compile(f"[{_SYMBOLS}]")
+_ASKING = re.compile("教えて|って何|とは何|何ですか|方法|やり方|仕方|explain|please|tell me about|difference between")
 _HIRAGANA_ONLY = re.compile(r"[\u3041-\u309fー]+\Z")
 
 MAX_WORD_CHARACTERS = 64
@@ -124,12 +125,14 @@ def query_words(text: str) -> dict[str, float]:
     stands for every word that begins with it.
     """
     found: dict[str, float] = {}
-    for run in _WORD.findall(normalise(text)):
+    text = normalise(text)
+    asking = {word for phrase in _ASKING.findall(text) for word in words(phrase)}
+    for run in _WORD.findall(text):
         terms = _WORD_CACHE[run]
         if len(terms) > 1 and is_cjk(run):
             terms = terms[:-1]
         for term in terms:
-            found.setdefault(term, word_weight(term))
+            found.setdefault(term, STOP_WORD_WEIGHT if term in asking else word_weight(term))
     return found
 
 

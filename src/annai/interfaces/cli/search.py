@@ -15,6 +15,11 @@ from annai.values import choices
 @click.command()
 @click.argument("query")
 @click.option("-n", "--limit", type=click.IntRange(1, MAX_RESULTS), help="Number of results (search.limit: 5).")
+@click.option(
+    "--per-document",
+    type=click.IntRange(0, MAX_RESULTS),
+    help="Sections of one document that may be results of their own; 0: no limit (search.per_document: 1).",
+)
 @click.option("-c", "--collection", "collections", multiple=True, help="Search only this collection; repeatable.")
 @click.option(
     "--depth",
@@ -42,6 +47,7 @@ def command(
     config: Config,
     query: str,
     limit: int | None,
+    per_document: int | None,
     collections: tuple[str, ...],
     depths: tuple[int, ...],
     paths: tuple[str, ...],
@@ -58,12 +64,14 @@ def command(
     """Search this folder by meaning and by words.
 
     The first search builds the index, and every later one updates it; a running
-    server (`annai server start`) keeps it up to date all the time.
+    server (`annai server start`) keeps it up to date all the time. The exit
+    status is 1 if no document matches well.
     """
     asked = make_query(
         query,
         config.search,
         limit=limit or config.search.limit,
+        per_document=config.search.per_document if per_document is None else per_document,
         collections=collections,
         paths=paths,
         excludes=excludes,
@@ -80,3 +88,6 @@ def command(
     if not answer.results:
         note = f" ({answer.note})" if answer.note else ""
         echo(f"Nothing found for {query!r}{note}; try other or fewer words.", err=True)
+    if not answer.confident:
+        # As grep does when nothing matches.
+        raise click.exceptions.Exit(1)

@@ -14,6 +14,9 @@ MAX_HEADERS_SHARE = 0.5
 FIELD_TOKENS = 150
 """The tokens of a result's field names, quotes and numbers."""
 
+MORE_TOKENS = 25
+"""The same for each other section that is named with a result."""
+
 MIN_EXCERPT_TOKENS = 40
 """Fewer tokens of a passage say nothing."""
 
@@ -88,7 +91,8 @@ def content_tokens(text: str) -> int:
 def header_tokens(hit: Hit) -> int:
     """The tokens of a hit with all its fields, but without its text."""
     names = [hit.id, hit.collection, hit.path, hit.title, hit.heading, *hit.heading_path]
-    return FIELD_TOKENS + sum(map(count_tokens, names))
+    more = sum(MORE_TOKENS + count_tokens(each.id) + count_tokens(each.heading) for each in hit.more)
+    return FIELD_TOKENS + sum(map(count_tokens, names)) + more
 
 
 def truncate(text: str, budget: int) -> str:

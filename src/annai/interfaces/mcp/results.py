@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from annai.interfaces.mcp.budget import Excerpt, fit_excerpts
-from annai.interfaces.render import answer_json, breadcrumbs, correction_lines
+from annai.interfaces.render import answer_json, breadcrumbs, correction_lines, result_count
 from annai.serving.wire import plain
 from annai.text.tokens import count_tokens
 from annai.types import Answer, Query
@@ -31,19 +31,21 @@ class ToolResult:
 def answer_result(answer: Answer, budget: int, notes: Sequence[str] = ()) -> ToolResult:
     """Search results, within this many tokens."""
     answer_notes = [*correction_lines(answer), *([answer.note] if answer.note else [])]
+    if not answer.confident:
+        answer_notes.append("No good match: these are only the nearest sections, and probably do not answer.")
     excerpts = fit_excerpts(answer.results, budget - NOTE_TOKENS - sum(map(count_tokens, answer_notes)))
     notes = [*notes, *answer_notes, *_truncation_notes(answer, excerpts)]
     fields = answer_json(answer)
     rows: list[dict[str, Any]] = plain(fields["results"])
     results = [_with_excerpt(row, excerpt) for row, excerpt in zip(rows, excerpts, strict=False)]
-    count = f"{len(excerpts)} of {answer.total}" if answer.total > len(excerpts) else str(len(excerpts))
-    heading = f"{count} results for “{' '.join(answer.query.split())}”"
+    heading = f"{result_count(answer, len(excerpts))} for “{' '.join(answer.query.split())}”"
     blocks = [_result_block(number, excerpt) for number, excerpt in enumerate(excerpts, 1)]
     return ToolResult(
         {
             "query": answer.query,
             "took_ms": fields["took_ms"],
             "total": answer.total,
+            "confident": answer.confident,
             "results": results,
             **({"notes": notes} if notes else {}),
         },
@@ -112,8 +114,10 @@ def _result_block(number: int, excerpt: Excerpt) -> str:
         facts.append(_truncation_fact(excerpt))
     if hit.index_status != "latest":
         facts.append(_STATUS_NOTES[hit.index_status])
-    header = f"### {number}. {hit.path}:{hit.start_line}\n{' · '.join(facts)}"
-    return f"{header}\n{fence(excerpt.content)}" if excerpt.content else header
+    lines = [f"### {number}. {hit.path}:{hit.start_line}", " · ".join(facts)]
+    lines += [fence(excerpt.content)] if excerpt.content else []
+    lines += [f"- also line {each.line}: {each.heading} · id `{each.id}`" for each in hit.more]
+    return "\n".join(lines)
 
 
 def _truncation_fact(excerpt: Excerpt) -> str:

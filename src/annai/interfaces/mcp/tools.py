@@ -64,8 +64,8 @@ class Tools:
             "search",
             "Search documents",
             "Search the project's documents by meaning and by words, in Japanese and English (a question in one "
-            "language finds text in the other). Returns the sections that answer best, with path, lines, score, id "
-            "and text. Read more of a result with `get_document` and its id; cite as path:line.",
+            "language finds text in the other). Returns the documents that answer best, each by its best section, with "
+            "path, lines, score, id and text. Read more of a result with `get_document` and its id; cite as path:line.",
             (*self._search_arguments(), *((which,) if names else ())),
             self._search,
         )
@@ -96,6 +96,14 @@ class Tools:
                 "How many results.",
                 default=min(settings.limit, MOST_RESULTS),
                 minimum=1,
+                maximum=MOST_RESULTS,
+            ),
+            Argument(
+                "per_document",
+                "integer",
+                "How many sections of one document may be results of their own; 0: no limit.",
+                default=settings.per_document,
+                minimum=0,
                 maximum=MOST_RESULTS,
             ),
             Argument(
@@ -191,6 +199,7 @@ class Tools:
             arguments["query"],
             self._config.search,
             limit=arguments["limit"],
+            per_document=arguments["per_document"],
             collections=names,
             paths=(arguments["path"],) if arguments["path"] else (),
             depths=() if arguments["depth"] is None else (arguments["depth"],),

@@ -1,0 +1,34 @@
+"""How much of a text only leads elsewhere? Link lists hold the words of many questions and answer none."""
+
+import re
+
+_LINK = re.compile(
+    r"!?\[(?P<text>[^\[\]]{0,500})\](?:\([^()\s]{0,2000}(?:\s+\"[^\"]{0,500}\")?\)|\[[^\[\]]{0,500}\])"  # Markdown
+    r"|`(?P<label>[^`<>]{1,500})<[^<>`]{1,2000}>`_{0,2}|:[\w:]{1,50}:`(?P<role>[^`<>]{1,500})`"  # reStructuredText
+    r"|\{\w{1,50}\}`(?P<myst>[^`<>]{1,500})`|\{\{[^{}]{1,500}\}\}|<?https?://[^\s<>)]{1,2000}>?"
+)
+"""A link, and what it shows; a template call or a bare address shows one word."""
+
+_FRAME = re.compile(r"^[ \t]*(?:#+ .*|\.\. .*|:\w[\w-]*:.*|<[^<>\n]*>|[-=~^]{3,})$", re.MULTILINE)
+"""Lines that frame a text: headings, directives with their options, tags and rules."""
+
+_MARK = re.compile(r"\][(\[]|`|\{\{|://")
+"""What every link has."""
+
+_WORD = re.compile(r"[A-Za-z0-9]+|[^\W\dA-Za-z_]")
+
+
+def link_share(text: str) -> float:
+    """The share of a text's words that are in links."""
+    if not _MARK.search(text):
+        return 0.0
+    linked = 0
+
+    def take(match: re.Match[str]) -> str:
+        nonlocal linked
+        shown = next(filter(None, match.groups()), "")
+        linked += max(len(_WORD.findall(shown)), 1)
+        return " "
+
+    rest = len(_WORD.findall(_LINK.sub(take, _FRAME.sub("", text))))
+    return linked / max(linked + rest, 1)
