@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import logging
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -94,6 +95,14 @@ def here(store: DocumentReader, config: Config) -> list[str] | None:
 def sources(store: DocumentReader, config: Config) -> dict[str, Path]:
     """Where each collection's files are."""
     return {IMPLICIT_COLLECTION: config.root} | {each.name: each.source for each in registered(store, config)}
+
+
+def file_path(config: Config, source: Path, path: str) -> str:
+    """Where a collection's file is, from the project's root; on another drive, from that one's."""
+    try:
+        return Path(os.path.relpath(source / path, config.root)).as_posix()
+    except ValueError:
+        return (source / path).as_posix()
 
 
 def add(store: DocumentWriter, config: Config, name: str, source: Path, description: str = "") -> Collection:

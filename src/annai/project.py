@@ -91,7 +91,12 @@ class Project(ABC):
     @operation("locate")
     @abstractmethod
     def locate(self, reference: str) -> Selection:
-        """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
+        """Find a document, a section or some lines, by any address that annai prints.
+
+        `PATH` from the collection's folder or the project's root, or absolute; `COLLECTION:PATH`; either with `:44`
+        (the innermost section that holds the line), `:44-60` (these lines), `#1.2` (a section by its number) or
+        `#install-it` (by its heading's anchor) after it; or `annai://COLLECTION/PATH`.
+        """
 
     # Collections
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,8 @@ NAME = f"notes {TITLE}{COLOR}{C1}{BIDI}\nannai: forged.md"
 PLAIN = "Plain words. " * 80
 BODY = f"# Heading {HOSTILE}\n\n{PLAIN}\n\nAn apple {HOSTILE}{OTHERS} here.\n\tA tab, and 日本語 with 👩‍👩‍👧.\r\nNo end"
 
-OWN_STYLES = re.compile(r"\x1b\[[\d;]*m")
+OWN_STYLES = re.compile(r"\x1b\[[\d;]*m|\x1b\]8;;(?:file://[\w.~%/-]+)?\x1b\\")
+"""Colours, and links to files whose addresses can hold nothing that a terminal obeys."""
 OBEYED = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|\r(?!\r*\n)")
 
 
@@ -96,10 +98,43 @@ def test_a_terminal_obeys_nothing_that_a_document_says(hostile: Annai, arguments
     shown = on_a_terminal(hostile, *arguments)
     assert OBEYED.findall(OWN_STYLES.sub("", shown)) == []
     assert "\x1b[31;8m" not in shown
+    assert "\x1b]8;;http" not in shown
     assert "Traceback" not in shown
     assert "unexpected" not in shown
     plain = on_a_terminal(hostile, *arguments, environment={"NO_COLOR": "1"})
     assert OBEYED.findall(plain) == []
+
+
+def linked(shown: str) -> list[str]:
+    """The files that a terminal is given links to."""
+    return [unquote(urlsplit(url).path) for url in re.findall(r"\x1b\]8;;(file://[^\x1b]+)\x1b\\", shown)]
+
+
+def test_a_terminal_with_colours_gets_a_link_to_each_file(annai: Annai, write: Write) -> None:
+    files = {str(write(name, "# A\n\nAn apple.")) for name in ("手順/50% of a;b.md", "c.md")}
+    shown = on_a_terminal(annai, "search", "apple")
+    assert set(linked(shown)) == files
+    assert f"file://{quote(os.uname().nodename)}/" in shown
+    assert shown.count("\x1b]8;;\x1b\\") == 2
+    for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b" not in on_a_terminal(annai, "search", "apple", environment=environment)
+    for environment in ({}, {"FORCE_COLOR": "1"}):
+        assert "\x1b]8" not in piped(annai, "search", "apple", environment=environment).decode()
+
+
+def test_no_name_of_a_file_can_make_a_link_of_its_own(hostile: Annai) -> None:
+    files = linked(on_a_terminal(hostile, "search", "apple"))
+    assert str(hostile.folder / NAME) in files
+    assert all(Path(file).is_file() for file in files)
+
+
+def test_a_dumb_terminal_gets_no_escapes_unless_colour_is_forced(annai: Annai, write: Write) -> None:
+    write("a.md", "# A\n\nAn apple.")
+    for arguments in (("search", "apple"), ("status",), ("model", "ls")):
+        assert "\x1b" not in on_a_terminal(annai, *arguments, environment={"TERM": "dumb"})
+    forced = {"TERM": "dumb", "FORCE_COLOR": "1"}
+    assert "\x1b[1m" in on_a_terminal(annai, "search", "apple", environment=forced)
+    assert "\x1b" not in on_a_terminal(annai, "search", "apple", environment={"FORCE_COLOR": "0"})
 
 
 def test_what_is_escaped_is_shown_and_the_rest_is_left_alone(hostile: Annai) -> None:

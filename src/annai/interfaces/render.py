@@ -62,10 +62,11 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
     results = []
     for hit in answer.results:
         values = asdict(hit)
+        values = {name: values[name] for name in ("id", "collection", "path", "file")} | values
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
         results.append(values)
-    notes = {name: value for name in ("note", "corrected") if (value := getattr(answer, name))}
+    notes = {name: value for name in ("note", "corrected", "unmatched") if (value := getattr(answer, name))}
     return {
         "query": answer.query,
         "took_ms": round(answer.took_ms, 1),
@@ -78,6 +79,15 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
 def correction_lines(answer: Answer) -> list[str]:
     """What was searched for instead of words that no document holds."""
     return [f"No document holds “{typed}”; searched for “{meant}”." for typed, meant in answer.corrected.items()]
+
+
+def unmatched_lines(answer: Answer) -> list[str]:
+    """Which of the paths that a search was restricted to lead to no document, and what to do."""
+    return [
+        f"No document is under “{path}”; "
+        + (f"did you mean {' or '.join(similar)}?" if similar else "give a path as a search shows it, or a glob.")
+        for path, similar in answer.unmatched.items()
+    ]
 
 
 def section_json(stored: StoredSection) -> dict[str, object]:
@@ -101,13 +111,18 @@ def section_json(stored: StoredSection) -> dict[str, object]:
 
 
 def selection_json(selection: Selection) -> dict[str, object]:
-    """A section with its text, its parent and its children."""
+    """What was asked for with its text, and the section's parent and children."""
     return {
-        **section_json(selection.section),
-        "content": selection.text(selection.section),
+        **content_json(selection),
         "parent": section_json(selection.parent) if selection.parent else None,
         "children": [section_json(child) for child in selection.children],
     }
+
+
+def content_json(selection: Selection) -> dict[str, object]:
+    """What was asked for of a document: a section's values, its text, and with some lines their numbers."""
+    lines = {"start_line": selection.line, "end_line": selection.last_line} if selection.last_line else {}
+    return {**section_json(selection.section), **lines, "file": selection.file, "content": selection.content}
 
 
 def document_json(selection: Selection) -> dict[str, object]:
@@ -117,6 +132,7 @@ def document_json(selection: Selection) -> dict[str, object]:
         "id": selection.sections[0].id,
         "collection": document.collection,
         "path": document.path,
+        "file": selection.file,
         "title": document.title,
         "format": document.format,
         "front_matter": document.front_matter,
@@ -235,6 +251,7 @@ def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bo
     blocks = [f"{screen.show(line, dim=True)}\n" for line in correction_lines(answer)]
     for hit in answer.results:
         address = screen.show(f"{_relative_path(hit, answer.sources)}:{hit.passage_line}", bold=True)
+        address = screen.link(address, answer.sources[hit.collection] / hit.path)
         label = screen.show(f"[{hit.collection}] ", fg="magenta") if several else ""
         lines = [f"{label}{address}  {_bar(hit.score, screen)} {hit.score:.2f}"]
         lines.append(
@@ -260,7 +277,7 @@ def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bo
 def _render_markdown(answer: Answer, explain: bool) -> str:
     blocks = [f"# {answer.query}\n", *(f"{line}\n" for line in correction_lines(answer))]
     for hit in answer.results:
-        notes = f"`{hit.path}:{hit.start_line}` · score {hit.score:.2f}"
+        notes = f"`{_relative_path(hit, answer.sources)}:{hit.start_line}` · score {hit.score:.2f}"
         if explain:
             notes += f" · {_explanation(hit)}"
         quote = "\n".join(f"> {line}".rstrip() for line in hit.content.strip().splitlines())

@@ -1,8 +1,10 @@
 """How does text reach standard output? As it is for a program that reads it; escaped and in colour for people."""
 
 import errno
+import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -29,6 +31,17 @@ class Screen:
         shown = escape_line(text) if self.is_terminal or self.has_color else text
         is_styled = self.has_color and (fg or bold or dim)
         return click.style(shown, fg=fg, bold=bold, dim=dim) if is_styled else shown
+
+    def link(self, shown: str, file: Path) -> str:
+        """A part of a line, already as it is shown, as a link to a file, where the terminal can follow one (OSC 8)."""
+        if not (self.is_terminal and self.has_color and file.exists()):
+            return shown
+        from urllib.parse import quote  # only for a terminal
+
+        # The terminal may be another machine's: the link says where the file is. Nothing in it is left unquoted.
+        host = quote(os.uname().nodename) if hasattr(os, "uname") else ""
+        url = file.absolute().as_uri().replace("file://", f"file://{host}", 1)
+        return f"\x1b]8;;{url}\x1b\\{shown}\x1b]8;;\x1b\\"
 
 
 def standard_output(config: Config) -> Screen:

@@ -10,6 +10,7 @@ from annai.interfaces.cli.options import format_option, progress_bar, project_co
 from annai.interfaces.render import print_json, queue_lines, status_json
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
+from annai.searching.addresses import from_here
 
 
 @click.group()
@@ -49,5 +50,5 @@ def rebuild(config: Config, paths: tuple[str, ...], force: bool) -> None:
     """
     start = perf_counter()
     with open_project(config) as project, progress_bar("Indexing") as progress:
-        summary = project.rebuild(paths, force=force, progress=progress)
+        summary = project.rebuild([*map(from_here, paths)], force=force, progress=progress)
     tell(summary, perf_counter() - start)

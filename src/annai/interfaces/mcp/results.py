@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from annai.interfaces.mcp.budget import Excerpt, fit_excerpts
-from annai.interfaces.render import answer_json, breadcrumbs, correction_lines
+from annai.interfaces.render import answer_json, breadcrumbs, correction_lines, unmatched_lines
 from annai.serving.wire import plain
 from annai.text.tokens import count_tokens
 from annai.types import Answer, Query
@@ -30,7 +30,7 @@ class ToolResult:
 
 def answer_result(answer: Answer, budget: int, notes: Sequence[str] = ()) -> ToolResult:
     """Search results, within this many tokens."""
-    answer_notes = [*correction_lines(answer), *([answer.note] if answer.note else [])]
+    answer_notes = [*correction_lines(answer), *unmatched_lines(answer), *([answer.note] if answer.note else [])]
     excerpts = fit_excerpts(answer.results, budget - NOTE_TOKENS - sum(map(count_tokens, answer_notes)))
     notes = [*notes, *answer_notes, *_truncation_notes(answer, excerpts)]
     fields = answer_json(answer)
@@ -61,7 +61,7 @@ def empty_result(query: Query, reasons: Sequence[str], notes: Sequence[str]) -> 
         "other words, or fewer",
         "`list_collections` to see what there is",
     ]
-    sentences = [f"Nothing found{''.join(f': {each}' for each in reasons)}.", f"Try: {'; '.join(hints)}.", *notes]
+    sentences = ["Nothing found.", *reasons, f"Try: {'; '.join(hints)}.", *notes]
     return ToolResult({"query": query.text, "total": 0, "results": [], "notes": sentences}, " ".join(sentences))
 
 
@@ -112,7 +112,7 @@ def _result_block(number: int, excerpt: Excerpt) -> str:
         facts.append(_truncation_fact(excerpt))
     if hit.index_status != "latest":
         facts.append(_STATUS_NOTES[hit.index_status])
-    header = f"### {number}. {hit.path}:{hit.start_line}\n{' · '.join(facts)}"
+    header = f"### {number}. {hit.file or hit.path}:{hit.start_line}\n{' · '.join(facts)}"
     return f"{header}\n{fence(excerpt.content)}" if excerpt.content else header
 
 
