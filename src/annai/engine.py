@@ -130,9 +130,11 @@ class Engine(Project):
         """The registered collections, ordered by name."""
         return collections.registered(self.store, self.config)
 
-    def add_collection(self, name: str, source: Path, description: str = "") -> Collection:
+    def add_collection(
+        self, name: str, source: Path, description: str = "", keep_root: bool | None = None
+    ) -> Collection:
         """Register a directory."""
-        added = collections.add(self.store, self.config, name, source, description)
+        added = collections.add(self.store, self.config, name, source, description, keep_root=keep_root)
         self._wake_worker()
         return added
 
@@ -423,6 +425,7 @@ class Engine(Project):
             size_on_disk=self.store.size_on_disk(),
             embedder=self.embedder.identity,
             collections=tuple(self._collection_status(collection) for collection in shown),
+            searched=tuple(each.name for each in self._searched()),
             requests=self.store.requests.counts(),
             indexing=tuple(
                 f"{each.collection}:{each.path}"
@@ -445,6 +448,12 @@ class Engine(Project):
         """The paths of a collection's documents, in order."""
         known = self.store.states(collections.find(self.store, self.config, name).name)
         return sorted(path for path, state in known.items() if not state.problem)
+
+    def _searched(self) -> list[Collection]:
+        try:
+            return collections.searchable(self.store, self.config)
+        except CollectionError:
+            return []  # Every collection is disabled.
 
     def _latest_errors(self) -> list[Request]:
         requests = self.store.requests

@@ -112,8 +112,14 @@ class Project(ABC):
 
     @operation("add_collection", "waiting")
     @abstractmethod
-    def add_collection(self, name: str, source: Path, description: str = "") -> Collection:
-        """Register a directory."""
+    def add_collection(
+        self, name: str, source: Path, description: str = "", keep_root: bool | None = None
+    ) -> Collection:
+        """Register a directory.
+
+        `keep_root` says whether the project's own folder stays in the search, as the collection `root`; None means
+        if it has been indexed. `Status.searched` names what is searched.
+        """
 
     @operation("update_collection", "waiting")
     @abstractmethod
@@ -124,7 +130,7 @@ class Project(ABC):
         source: Path | None = None,
         enabled: bool | None = None,
     ) -> Collection:
-        """Change what is given of a collection."""
+        """Change what is given of a collection; enabling `root` adds the project's own folder to the search."""
 
     @operation("delete_collection", "waiting")
     @abstractmethod

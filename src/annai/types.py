@@ -458,6 +458,8 @@ class Status:
     size_on_disk: int
     embedder: str
     collections: tuple[CollectionStatus, ...]
+    searched: tuple[str, ...] = ()
+    """The collections that a search looks at if it names none."""
     requests: Mapping[RequestStatus, int] = field(default_factory=dict)
     """How many requests of the queue are in each state."""
     indexing: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from annai.interfaces.terminal import Screen, echo, standard_output
 from annai.searching.spelling import apply_corrections
 from annai.text.escapes import escape_json, escape_line
 from annai.text.tokens import matching_spans, query_words, words
-from annai.types import Answer, Collection, Hit, ImportSummary, Selection, Status, StoredSection
+from annai.types import IMPLICIT_COLLECTION, Answer, Collection, Hit, ImportSummary, Selection, Status, StoredSection
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
 
@@ -186,11 +186,26 @@ def status_json(status: Status) -> dict[str, object]:
             }
             for each in status.collections
         ],
+        "searched": status.searched,
         "requests": dict(status.requests),
         "indexing": status.indexing,
         "errors": [asdict(request) for request in status.errors],
         "server": asdict(status.server) if status.server else None,
     }
+
+
+def searched_sentence(status: Status) -> str:
+    """What a search looks at, from the status of the whole project; what it leaves out of the project's folder too."""
+    root = status.root
+    if status.searched == (IMPLICIT_COLLECTION,):
+        return f"A search covers all of {root}."
+    rest = f"the rest of {root}"
+    names = [f"{rest} ({each})" if each == IMPLICIT_COLLECTION else each for each in status.searched]
+    sentence = f"A search covers {', '.join(names) or 'nothing: every collection is disabled'}."
+    sources = [each.collection.source for each in status.collections]
+    if IMPLICIT_COLLECTION not in status.searched and not any(map(root.is_relative_to, sources)):
+        sentence += f" It does not cover {rest}; `annai collection enable -n {IMPLICIT_COLLECTION}` adds it."
+    return sentence
 
 
 def queue_lines(status: Status) -> list[str]:

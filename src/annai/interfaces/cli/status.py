@@ -4,7 +4,7 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import format_option, project_command
-from annai.interfaces.render import print_json, print_table, queue_lines, size, status_json
+from annai.interfaces.render import print_json, print_table, queue_lines, searched_sentence, size, status_json
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.types import Status
@@ -36,6 +36,8 @@ def command(config: Config, name: str, form: str | None) -> None:
             echo(line)
     echo()
     _print_collections(status, config)
+    if not name:
+        echo(f"\n{searched_sentence(status)}")
     if paths:
         echo()
         for path in paths:

@@ -212,7 +212,7 @@ class Tools:
         return await self._indexing.use(lambda project: document_result(project, tokens, **arguments))
 
     async def _list_collections(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
-        return collections_result((await self._indexing.use(lambda project: project.status())).collections)
+        return collections_result(await self._indexing.use(lambda project: project.status()))
 
     async def _reindex(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         summary = await self._indexing.reindex(arguments["paths"] or (), arguments["force"], report)
