@@ -1,16 +1,14 @@
 """How is an answer shown? The same values as text for people, as JSON, as Markdown and as lists of files."""
 
-import io
 import json
 import os
-import shutil
-import unicodedata
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from annai.config import Config
-from annai.interfaces.terminal import Screen, echo, standard_output
+from annai.interfaces.terminal import Screen, cells, echo, standard_output
 from annai.searching.spelling import apply_corrections
 from annai.text.escapes import escape_json, escape_line
 from annai.text.tokens import matching_spans, query_words, words
@@ -35,6 +33,11 @@ MIN_SHOWN_PART = 0.005
 """What would be shown as 0.00 is not shown."""
 
 BAR_CELLS = 10
+
+COLUMN_GAP = "  "
+
+_NUMBER = re.compile(r"[\d.,]+|—")
+"""What stands at the right of its column."""
 
 MAX_PREVIEW_CHARACTERS = 400
 """A preview line is cut here before it is fitted to the terminal."""
@@ -208,16 +211,16 @@ def searched_sentence(status: Status) -> str:
     return sentence
 
 
-def queue_lines(status: Status) -> list[str]:
-    """The state of the queue: what waits, what is being indexed, and what failed lately."""
+def queue_lines(status: Status) -> list[tuple[str, ...]]:
+    """The state of the queue, as parts of lines: what waits, what is being indexed, and what failed lately."""
     counts = {str(state): count for state, count in status.requests.items()}
     names = {"pending": "waiting", "processing": "being indexed", "failed": "failed"}
     shown = [f"{counts[state]:,} {name}" for state, name in names.items() if counts.get(state)]
-    lines = [f"Queue      {', '.join(shown) or 'empty: everything is indexed'}"]
-    lines += [f"Indexing   {path}" for path in status.indexing]
+    lines: list[tuple[str, ...]] = [("Queue     ", ", ".join(shown) or "empty: everything is indexed")]
+    lines += [("Indexing  ", path) for path in status.indexing]
     for request in status.errors:
         tried = f" (tried {request.attempts} times)" if request.attempts > 1 else ""
-        lines.append(f"Failed     {request.collection}:{request.path}: {request.error}{tried}")
+        lines.append(("Failed    ", f"{request.collection}:{request.path}:", f"{request.error}{tried}"))
     return lines
 
 
@@ -226,26 +229,56 @@ def summary_line(summary: ImportSummary) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in asdict(summary).items())
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], config: Config) -> None:
-    """Draw a table on standard output."""
-    from rich.box import SIMPLE_HEAD  # rich is loaded only where something is drawn
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def print_lines(lines: Iterable[Sequence[str]], config: Config) -> None:
+    """Write lines to standard output, each a label and parts, between which it is broken if it does not fit."""
+    screen = standard_output(config)
+    for parts in lines:
+        echo(screen.flow([escape_line(part) if screen.is_terminal else part for part in parts]), styled=True)
 
-    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*(Text(escape_line(cell)) for cell in row))
-    screen, drawn = standard_output(config), io.StringIO()
-    console = Console(
-        file=drawn,
-        force_terminal=screen.has_color,
-        no_color=not screen.has_color,
-        # Without a terminal there is no width to cut to.
-        width=_terminal_width() if screen.is_terminal else 1000,
-    )
-    console.print(table)
-    echo(drawn.getvalue(), nl=False, styled=True)
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], config: Config, *, optional: Sequence[str] = ()
+) -> None:
+    """Draw a table on standard output.
+
+    Where a terminal is too narrow, the `optional` columns are left out, and that is said; where that is not enough, the
+    rows become a list.
+    """
+    screen = standard_output(config)
+    table = [*zip(columns, *([escape_line(cell) for cell in row] for row in rows), strict=True)]
+    narrow = [column for column in table if column[0] not in optional]
+    if _table_width(table) <= screen.width:
+        echo("\n".join(_table_lines(table, screen)), styled=True)
+    elif _table_width(narrow) <= screen.width:
+        left_out = f"A wider terminal also shows: {', '.join(optional)}."
+        echo("\n".join([*_table_lines(narrow, screen), screen.show(left_out, dim=True)]), styled=True)
+    else:
+        for name, *values in [*zip(*table, strict=True)][1:]:
+            named = [f"{column} {value}" for column, value in zip(columns[1:], values, strict=True) if value]
+            echo(screen.show(name, bold=True), styled=True)
+            echo(screen.flow(["  " + " ".join(named[:1]), *named[1:]], " · "), styled=True)
+
+
+def _table_width(table: Sequence[Sequence[str]]) -> int:
+    return sum(max(map(cells, column)) for column in table) + len(COLUMN_GAP) * (len(table) - 1)
+
+
+def _table_lines(table: Sequence[Sequence[str]], screen: Screen) -> list[str]:
+    """A table, given as columns that begin with their names; numbers stand at the right."""
+    padded = []
+    for column in table:
+        width, is_number = max(map(cells, column)), all(map(_NUMBER.fullmatch, column[1:]))
+        pads = [" " * (width - cells(cell)) for cell in column]
+        padded.append([pad + cell if is_number else cell + pad for cell, pad in zip(column, pads, strict=True)])
+    header, *lines = (COLUMN_GAP.join(row).rstrip() for row in zip(*padded, strict=True))
+    return [screen.show(header, bold=True), screen.show("─" * _table_width(table), dim=True), *lines]
+
+
+def local_time(timestamp: str) -> str:
+    """A time for people, of this machine's zone; empty if it has not come."""
+    from datetime import datetime  # only where one is shown
+
+    return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}" if timestamp else ""
 
 
 def size(count: int) -> str:
@@ -261,21 +294,22 @@ def size(count: int) -> str:
 def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bool) -> str:
     weights = query_words(apply_corrections(answer.query, answer.corrected))
     terms = {word for word, weight in weights.items() if weight == 1} or set(weights)
-    width = _terminal_width()
+    width = screen.width
     several = len({hit.collection for hit in answer.results}) > 1
     blocks = [f"{screen.show(line, dim=True)}\n" for line in correction_lines(answer)]
     for hit in answer.results:
         address = screen.show(f"{_relative_path(hit, answer.sources)}:{hit.passage_line}", bold=True)
         address = screen.link(address, answer.sources[hit.collection] / hit.path)
         label = screen.show(f"[{hit.collection}] ", fg="magenta") if several else ""
-        lines = [f"{label}{address}  {_bar(hit.score, screen)} {hit.score:.2f}"]
+        lines = [screen.flow([f"{label}{address}", f"{_bar(hit.score, screen)} {hit.score:.2f}"], "  ")]
         lines.append(
             "  "
             + screen.show(breadcrumbs(hit.title, hit.heading_path), fg="cyan")
             + (" (out of date)" if hit.is_dirty else "")
         )
         if explain:
-            lines.append("  " + screen.show(_explanation(hit), dim=True))
+            explained = [screen.show(word, dim=True) for word in _explanation(hit).split()]
+            lines.append(screen.flow(["  " + explained[0], *explained[1:]]))
         lines += [
             f"  {screen.show('│', dim=True)} {_highlight(line, terms, width - 4, screen)}"
             for line in _best_lines(_without_heading(hit), terms, preview_lines)
@@ -319,11 +353,11 @@ def _highlight(line: str, terms: set[str], width: int, screen: Screen) -> str:
     """The line with its matches highlighted, cut to the width around the first match."""
     spans = matching_spans(line, terms)
     first = spans[0][0] if spans else 0
-    begin = 0 if _cells(line[: first + 20]) <= width else max(first - 20, 0)
+    begin = 0 if cells(line[: first + 20]) <= width else max(first - 20, 0)
     end = begin
     room = width - 2
     while end < len(line) and room >= 2:
-        room -= _cells(line[end])
+        room -= cells(line[end])
         end += 1
     pieces, at = [], begin
     for start, stop in spans:
@@ -336,15 +370,6 @@ def _highlight(line: str, terms: set[str], width: int, screen: Screen) -> str:
         at = min(max(stop, at), end)
     pieces.append(screen.show(line[at:end]))
     return ("…" if begin else "") + "".join(pieces) + ("…" if end < len(line) else "")
-
-
-def _cells(text: str) -> int:
-    """How many terminal cells the text takes."""
-    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in escape_line(text))
-
-
-def _terminal_width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns
 
 
 def _bar(score: float, screen: Screen) -> str:

@@ -6,7 +6,7 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import format_option, project_command
-from annai.interfaces.render import collection_json, print_json, print_table, searched_sentence
+from annai.interfaces.render import collection_json, local_time, print_json, print_table, searched_sentence
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.serving.client import Client
@@ -43,7 +43,7 @@ def add(config: Config, name: str, description: str, source: Path, keep_root: bo
         status = project.status()
         is_served = isinstance(project, Client)
     later = f"The next search indexes it, or `annai import -n {added.name}` does."
-    echo(f"Added {added.name}: {added.source}. {'The server indexes it now.' if is_served else later}")
+    echo(f"Added {added.name}: {added.source}.\n{'The server indexes it now.' if is_served else later}")
     echo(searched_sentence(status))
 
 
@@ -131,5 +131,5 @@ def _row(collection: Collection) -> tuple[str, ...]:
         "yes" if collection.enabled else "no",
         collection.description,
         str(collection.source),
-        collection.imported_at or "never",
+        local_time(collection.imported_at) or "never",
     )
