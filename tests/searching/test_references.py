@@ -254,6 +254,12 @@ def test_what_is_typed_means_what_lies_here(docs: Path, write: Write, monkeypatc
         assert from_here(f"../a.md{end}") == f"{docs}/a.md{end}"
         assert from_here(f"root:a.md{end}") == f"root:a.md{end}"
         assert from_here(f"missing.md{end}") == f"missing.md{end}"
+    elsewhere = docs / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a.md").write_text("# The project's own")
+    assert from_here("a.md:1", elsewhere) == "a.md:1"
+    assert from_here("../a.md:1", elsewhere) == "../a.md:1"
+    assert from_here("c:1.md", elsewhere) == f"{docs}/b/c:1.md"
     assert from_here("c:1.md:1") == f"{docs}/b/c:1.md:1"
     assert filter_from_here("*.md", docs) == "*.md"
     assert filter_from_here("../b/*.md", docs) == f"{docs}/b/*.md"

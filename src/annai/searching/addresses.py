@@ -50,14 +50,16 @@ def readings(reference: str) -> list[Address]:
     return [each for each in found if each.path.strip()]
 
 
-def from_here(reference: str) -> str:
+def from_here(reference: str, root: Path | None = None) -> str:
     """A reference as it was typed; one whose path leads from the current folder to a file, with the absolute path.
 
-    So it means to every process what it means here.
+    So it means to every process what it means here. Outside of the project at `root` a path of the project comes first.
     """
+    is_outside = root is not None and not Path.cwd().is_relative_to(root)
     for address in readings(reference):
         path = address.path
-        if reference.startswith(path) and not os.path.isabs(path) and os.path.lexists(path):  # noqa: PTH117
+        is_named = reference.startswith(path) and not os.path.isabs(path) and os.path.lexists(path)  # noqa: PTH117
+        if is_named and not (is_outside and root and os.path.lexists(root / path)):
             return os.path.abspath(path) + reference[len(path) :]  # noqa: PTH100 - `..` may follow a link
     return reference
 
@@ -69,7 +71,7 @@ def filter_from_here(path: str, root: Path) -> str:
     """
     head = _GLOB.split(path)[0].rpartition("/")[0]
     if not is_glob(path) or "/" not in path.strip("/") or os.path.lexists(path):
-        return from_here(path)
+        return from_here(path, root)
     is_here = Path.cwd().is_relative_to(root) and Path(head).is_dir()
     return os.path.abspath(path) if is_here else path  # noqa: PTH100 - it is not one file's
 

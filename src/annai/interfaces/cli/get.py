@@ -32,7 +32,7 @@ def command(config: Config, reference: str, part: str | None, lines: str | None,
     if part and lines:
         raise click.UsageError("--lines applies to the whole document; drop --whole, --parent or --children.")
     with open_fresh(config) as project:
-        place = project.locate(from_here(reference))
+        place = project.locate(from_here(reference, config.root))
     if part == "children":
         children = place.children
         if form == "json":

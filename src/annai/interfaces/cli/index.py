@@ -47,5 +47,5 @@ def rebuild(config: Config, paths: tuple[str, ...], force: bool) -> None:
     """
     start = perf_counter()
     with open_project(config) as project, progress_bar("Indexing") as progress:
-        summary = project.rebuild([*map(from_here, paths)], force=force, progress=progress)
+        summary = project.rebuild([from_here(each, config.root) for each in paths], force=force, progress=progress)
     tell(summary, perf_counter() - start)

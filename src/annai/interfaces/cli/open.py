@@ -47,7 +47,7 @@ def command(context: click.Context, config: Config, reference: str) -> None:
     if not editor:
         raise ConfigError('No editor is set; set VISUAL or EDITOR, such as VISUAL="code" or EDITOR=vim.')
     with open_fresh(config) as project:
-        place = project.locate(from_here(reference))
+        place = project.locate(from_here(reference, config.root))
         file = project.sources()[place.document.collection] / place.document.path
     if not file.is_file():
         raise NotFound(f"{file} is not on this machine; `annai get` shows it as it was indexed.")
