@@ -165,6 +165,10 @@ def test_names_with_colons_and_marks_win_as_they_are(write: Write, engine: Engin
         assert hit.path == name
     with pytest.raises(QueryError, match="empty"):
         engine.locate(" ")
+    for odd in ("/a\0b.md:3", "a\0b#x", "/" + "x" * 5000, "annai://", "*[", "/*[\0"):
+        with pytest.raises(NotFound):
+            engine.locate(odd)
+        assert engine.search("second", paths=[odd[:4000]]).results == ()
 
 
 @pytest.fixture

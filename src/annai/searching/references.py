@@ -4,6 +4,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from annai import collection as collections
@@ -97,8 +98,9 @@ def meanings(sources: Mapping[str, Path], config: Config, path: str) -> Iterator
     is_absolute = os.path.isabs(path)  # noqa: PTH117 - a string as it was typed
     if is_absolute:
         yield _inside(sources, path)
-        # It may lead through a symbolic link.
-        yield _inside(sources, os.path.realpath(path))
+        # It may lead through a symbolic link, or be what no file is called.
+        with suppress(ValueError):
+            yield _inside(sources, os.path.realpath(path))
     if inner := trim_prefix(path):
         yield dict.fromkeys(sources, inner)
     if not is_absolute:
