@@ -2,11 +2,15 @@
 
 import html
 import io
+import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import termios
+from contextlib import suppress
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -59,17 +63,28 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "docs"
         shutil.copytree(DOCS.parent / "examples", tree, ignore=shutil.ignore_patterns(".annai"))
-        (tree / "annai.toml").write_text('[display]\ncolor = "always"\n')
         command = [sys.executable, "-m", "annai", "search", "-n", "2"]
         subprocess.run([*command, QUERIES[0]], cwd=tree, check=True, capture_output=True)
         for query in QUERIES:
-            done = subprocess.run(
-                [*command, query], cwd=tree, check=True, capture_output=True, text=True, env={"COLUMNS": str(COLUMNS)}
-            )
             console.print(Text(f'$ annai search "{query}"', style="bold"))
-            console.print(Text.from_ansi(done.stdout))
+            console.print(Text.from_ansi(_on_a_terminal([*command, query], tree)))
     drawn = console.export_svg(title="annai", theme=THEME, code_format=FORM, unique_id="annai")
     (DOCS / "search.svg").write_text(_TEXT.sub(_with_right_length, drawn), encoding="utf-8")
+
+
+def _on_a_terminal(command: list[str], folder: Path) -> str:
+    """What a terminal of that width is sent; a pipe would get uncut lines. Links are left out: a picture has none."""
+    terminal, end = pty.openpty()
+    termios.tcsetwinsize(end, (50, COLUMNS))
+    with subprocess.Popen(command, cwd=folder, stdout=end, stderr=subprocess.DEVNULL, env={"TERM": "xterm"}):
+        os.close(end)
+        received = b""
+        # Linux reports an error when nobody writes any more.
+        with suppress(OSError):
+            while chunk := os.read(terminal, 65_536):
+                received += chunk
+    os.close(terminal)
+    return re.sub(r"\x1b\]8;;[^\x1b]*\x1b\\", "", received.decode()).replace("\r", "")
 
 
 _TEXT = re.compile(r'textLength="[\d.]+"([^>]*)>([^<]*)<')

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import logging
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,16 +25,19 @@ RESERVED = frozenset({IMPLICIT_COLLECTION, "search", "get_document", "list_colle
 
 
 def registered(store: DocumentReader, config: Config) -> list[Collection]:
-    """Every collection that a user registered, ordered by name.
+    """Every collection that a user registered, ordered by name; beside others also the project's root, if it was kept.
 
     An index file may have come with the project: what it says of folders outside is believed only if the user
     registered them on this machine.
     """
-    named = [each for each in store.collections() if NAME.fullmatch(each.name) and each.name != IMPLICIT_COLLECTION]
+    known = store.collections()
+    named = [each for each in known if NAME.fullmatch(each.name) and each.name != IMPLICIT_COLLECTION]
     ignored = untrusted(store, config, named)
     for each in ignored:
         _warn_once(each)
-    return [each for each in named if each not in ignored]
+    others = [each for each in named if each not in ignored]
+    kept = [_placed(store, config, each) for each in known if each.name == IMPLICIT_COLLECTION] if others else []
+    return sorted([*others, *kept], key=lambda each: each.name)
 
 
 def untrusted(store: DocumentReader, config: Config, collections: Sequence[Collection]) -> list[Collection]:
@@ -60,19 +64,27 @@ def searchable(store: DocumentReader, config: Config, names: Sequence[str] = ())
 
 
 def find(store: DocumentReader, config: Config, name: str) -> Collection:
-    """The collection of that name; the implicit one exists while none is registered."""
-    known = {each.name: each for each in store.collections()}
-    others = [each.name for each in registered(store, config)]
-    if name == IMPLICIT_COLLECTION and not others:
-        implicit = known.get(name, Collection(name, config.root, f"The documents of {config.name}"))
-        # A project that was moved is where it is now; in a shared index, its files are where the index says.
-        return implicit if store.shared else dataclasses.replace(implicit, source=config.root)
-    if name in others:
+    """The collection of that name; the implicit one exists while none is registered, or if it was kept."""
+    known = {each.name: each for each in registered(store, config)}
+    if name in known:
         return known[name]
+    if name == IMPLICIT_COLLECTION:
+        if not known:
+            return _root(store, config)
+        raise CollectionError(
+            f"The rest of {config.root} is not searched beside the registered collections; "
+            f"`annai collection enable -n {name}` adds it."
+        )
     there_are = (
-        f"registered: {', '.join(others)}" if others else "none is registered; add one with `annai collection add`"
+        f"registered: {', '.join(known)}" if known else "none is registered; add one with `annai collection add`"
     )
     raise CollectionError(f"There is no collection {name!r}; {there_are}.")
+
+
+def within_root(store: DocumentReader, config: Config) -> list[Path]:
+    """The folders inside the project's root that are collections of their own: the root is what lies around them."""
+    own = [each.source for each in registered(store, config) if each.name != IMPLICIT_COLLECTION]
+    return [source for source in own if source != config.root and source.is_relative_to(config.root)]
 
 
 def is_here(store: DocumentReader, collection: Collection) -> bool:
@@ -86,8 +98,8 @@ def here(store: DocumentReader, config: Config) -> list[str] | None:
         return None
     # Read once: another machine may register the first one in between.
     known = {each.name: each for each in store.collections()}
-    named = [each for name, each in known.items() if NAME.fullmatch(name) and name != IMPLICIT_COLLECTION]
-    implicit = known.get(IMPLICIT_COLLECTION, Collection(IMPLICIT_COLLECTION, config.root))
+    named = [each for name, each in known.items() if NAME.fullmatch(name)]
+    implicit = Collection(IMPLICIT_COLLECTION, config.root)
     return [each.name for each in named or [implicit] if is_here(store, each)]
 
 
@@ -96,23 +108,50 @@ def sources(store: DocumentReader, config: Config) -> dict[str, Path]:
     return {IMPLICIT_COLLECTION: config.root} | {each.name: each.source for each in registered(store, config)}
 
 
-def add(store: DocumentWriter, config: Config, name: str, source: Path, description: str = "") -> Collection:
-    """Register a directory; one outside of the project is remembered as the user's own wish."""
+def file_path(config: Config, source: Path, path: str) -> str:
+    """Where a collection's file is, from the project's root; on another drive, from that one's."""
+    try:
+        return Path(os.path.relpath(source / path, config.root)).as_posix()
+    except ValueError:
+        return (source / path).as_posix()
+
+
+def add(
+    store: DocumentWriter,
+    config: Config,
+    name: str,
+    source: Path,
+    description: str = "",
+    *,
+    keep_root: bool | None = None,
+) -> Collection:
+    """Register a directory; one outside of the project is remembered as the user's own wish.
+
+    `keep_root` says whether the project's root is searched beside it, as a collection of its own; if it is not said,
+    the first one that is added leaves the root in the search if it has been indexed, and the others change nothing.
+    """
     if not NAME.fullmatch(name):
         raise CollectionError(
             f"{name!r} is not a valid collection name; use 1 to 64 of the characters A-Z a-z 0-9 _ -."
         )
     if name in RESERVED:
         raise CollectionError(f"annai uses the name {name!r} itself; choose another.")
-    if any(each.name == name for each in registered(store, config)):
+    known = registered(store, config)
+    if any(each.name == name for each in known):
         raise CollectionError(
             f"The collection {name!r} already exists; change it with `annai collection update -n {name}`."
         )
     collection = Collection(name, _directory(source), description)
     _remember_source(config, collection.source)
+    if config.root.is_relative_to(collection.source):
+        keep_root = False  # Nothing is left around it.
+    elif keep_root is None and not known:
+        keep_root = bool(store.statistics(IMPLICIT_COLLECTION).documents)
+    if keep_root:
+        store.save_collection(dataclasses.replace(_root(store, config), enabled=True))
     store.save_collection(collection)
-    # The root is a collection only while no other is registered.
-    store.delete_collection(IMPLICIT_COLLECTION)
+    if keep_root is False:
+        store.delete_collection(IMPLICIT_COLLECTION)
     return collection
 
 
@@ -126,9 +165,11 @@ def update(
     enabled: bool | None = None,
 ) -> Collection:
     """Change what is given and keep the rest; the next search or import compares a new source with the index."""
-    if name == IMPLICIT_COLLECTION:
+    is_root = name == IMPLICIT_COLLECTION
+    if is_root and (source is not None or not registered(store, config)):
         raise CollectionError(f"{name!r} is the project itself; `annai collection add` registers a folder.")
-    old = find(store, config, name)
+    # It can be enabled again after it was left out.
+    old = _root(store, config) if is_root and enabled else find(store, config, name)
     new = dataclasses.replace(
         old,
         description=old.description if description is None else description,
@@ -142,10 +183,28 @@ def update(
 
 
 def delete(store: DocumentWriter, config: Config, name: str) -> None:
-    """Delete a collection and everything indexed from it; the files themselves stay."""
+    """Delete a collection and everything indexed from it; the files themselves stay.
+
+    Without any, the project's root is searched again, though it was disabled beside them.
+    """
     find(store, config, name)
     store.delete_collection(name + STAGING_SUFFIX)
     store.delete_collection(name)
+    root = _root(store, config)
+    if not root.enabled and not registered(store, config):
+        store.save_collection(dataclasses.replace(root, enabled=True))
+
+
+def _root(store: DocumentReader, config: Config) -> Collection:
+    """The project's root as a collection, whether or not it is searched."""
+    known = (each for each in store.collections() if each.name == IMPLICIT_COLLECTION)
+    implicit = Collection(IMPLICIT_COLLECTION, config.root, f"The documents of {config.name}")
+    return _placed(store, config, next(known, implicit))
+
+
+def _placed(store: DocumentReader, config: Config, root: Collection) -> Collection:
+    """The root where it is: a project that was moved is where it is now; in a shared index, where the index says."""
+    return root if store.shared else dataclasses.replace(root, source=config.root)
 
 
 def _remember_source(config: Config, source: Path) -> None:

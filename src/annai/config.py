@@ -17,6 +17,7 @@ from annai.errors import ConfigError
 from annai.settings import (
     SECTIONS,
     Chunking,
+    ColorMode,
     Database,
     Display,
     Embedding,
@@ -165,14 +166,24 @@ def load_config(
     result = Config(root=root, file=file, named=docs_dir is not None, server_url=url, **loaded)
     if environment.get(TOKEN_VARIABLE):
         result = override(result, "server", token=environment[TOKEN_VARIABLE])
-    if result.display.color == "auto" and (environment.get("NO_COLOR") or environment.get("FORCE_COLOR")):
-        result = override(result, "display", color="never" if environment.get("NO_COLOR") else "always")
+    if result.display.color == "auto":
+        result = override(result, "display", color=_color(environment))
     if result.chunking.overlap >= result.chunking.size:
         raise ConfigError(
             f"{file}: chunking.overlap ({result.chunking.overlap}) must be less than chunking.size "
             f"({result.chunking.size}); make it smaller."
         )
     return result
+
+
+def _color(environment: Mapping[str, str]) -> ColorMode:
+    """When to use colours where the settings leave it to the environment."""
+    forced = environment.get("FORCE_COLOR", "")
+    if environment.get("NO_COLOR") or forced in ("0", "false"):
+        return "never"
+    if forced:
+        return "always"
+    return "never" if environment.get("TERM") == "dumb" else "auto"
 
 
 def _expanded(path: str) -> str:
@@ -248,6 +259,11 @@ def secret(*names: str, environment: Mapping[str, str] = os.environ) -> str:
                 "api_key_env must be the name of an environment variable, such as OPENAI_API_KEY, and never the key "
                 "itself; correct it in annai.toml."
             )
+    return variable(*names, environment=environment)
+
+
+def variable(*names: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The first of these environment variables that is set; empty if none is."""
     return next((environment[name].strip() for name in names if environment.get(name, "").strip()), "")
 
 

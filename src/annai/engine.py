@@ -4,7 +4,7 @@ import dataclasses
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from annai.indexing.indexer import MAX_PENDING, Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.project import Confirm, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
+from annai.searching.filters import Filters
 from annai.searching.fusion import fuse, limit_and_sort, rerank
 from annai.searching.query import check_query, make_query
 from annai.searching.references import Part, find_parts, locate
@@ -49,6 +50,7 @@ from annai.types import (
     RequestStatus,
     Selection,
     Status,
+    Where,
 )
 
 SEARCH_WAIT_SECONDS = 2.0
@@ -128,9 +130,11 @@ class Engine(Project):
         """The registered collections, ordered by name."""
         return collections.registered(self.store, self.config)
 
-    def add_collection(self, name: str, source: Path, description: str = "") -> Collection:
+    def add_collection(
+        self, name: str, source: Path, description: str = "", keep_root: bool | None = None
+    ) -> Collection:
         """Register a directory."""
-        added = collections.add(self.store, self.config, name, source, description)
+        added = collections.add(self.store, self.config, name, source, description, keep_root=keep_root)
         self._wake_worker()
         return added
 
@@ -333,16 +337,27 @@ class Engine(Project):
         freshness = self.refresh(names, progress=progress, confirm=confirm) if refresh else Freshness()
         searched = collections.searchable(self.store, self.config, names)
         where = dataclasses.replace(query.where, collections=tuple(collection.name for collection in searched))
-        answer = self._answer(dataclasses.replace(query, where=where))
+        filters = Filters(self.store, self.config, where)
+        answer = self._answer(query, filters.parts())
         if not answer.results and not any(self.store.states(collection.name) for collection in searched):
-            sources = ", ".join(str(collection.source) for collection in searched)
+            folders = ", ".join(str(collection.source) for collection in searched)
             raise NotFound(
-                f"There are no documents in {sources}; annai looks for {', '.join(self.config.files.include)} "
+                f"There are no documents in {folders}; annai looks for {', '.join(self.config.files.include)} "
                 "(files.include in annai.toml)."
             )
         if freshness.problem:
             answer = self._compare_with_disk(answer, query.where.clean_only)
-        return dataclasses.replace(answer, freshness=freshness, sources=self.sources())
+        sources = self.sources()
+        return dataclasses.replace(
+            answer,
+            results=tuple(
+                dataclasses.replace(hit, file=collections.file_path(self.config, sources[hit.collection], hit.path))
+                for hit in answer.results
+            ),
+            unmatched=filters.unmatched(is_answered=bool(answer.results)),
+            freshness=freshness,
+            sources=sources,
+        )
 
     def _compare_with_disk(self, answer: Answer, clean_only: bool) -> Answer:
         """The answer of an index that could not be brought up to date: what differs from its file is `outdated`."""
@@ -358,20 +373,22 @@ class Engine(Project):
                 hits.append(dataclasses.replace(hit, index_status="outdated", is_dirty=True))
         return dataclasses.replace(answer, results=tuple(hits))
 
-    def _answer(self, query: Query) -> Answer:
-        """Search the collections, grouped by embedder, and join the results in one answer."""
-        groups: dict[str, list[str]] = {}
-        for name in query.where.collections:
+    def _answer(self, query: Query, parts: Mapping[str, Where]) -> Answer:
+        """Search parts of collections, grouped by embedder and restriction, and join the results in one answer."""
+        groups: dict[tuple[str, Where], list[str]] = {}
+        for name, where in parts.items():
             # A keyword search needs no embedder.
             identity = "" if query.mode == "keyword" else self.embedder_of(name).identity
-            groups.setdefault(identity, []).append(name)
+            groups.setdefault((identity, where), []).append(name)
+        if not groups:
+            return Answer(query.text, 0.0, 0, ())
+        places = [dataclasses.replace(where, collections=tuple(names)) for (_, where), names in groups.items()]
         reranker = self._reranker
         if len(groups) == 1 and reranker is None:
-            return self._search(query)
+            return self._search(dataclasses.replace(query, where=places[0]))
         limit = max(query.limit, self.config.rerank.candidates if reranker else 0)
         answers = []
-        for names in groups.values():
-            where = dataclasses.replace(query.where, collections=tuple(names))
+        for where in places:
             asked = dataclasses.replace(query, where=where, limit=limit, sort="score")
             answers.append(self._search(asked))
         answer = fuse(answers)
@@ -391,7 +408,7 @@ class Engine(Project):
             return dataclasses.replace(answer, note=f"searched by words alone: {error}")
 
     def locate(self, reference: str) -> Selection:
-        """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
+        """Find a document, a section or some lines, by any address that annai prints."""
         return locate(self.store, self.config, reference)
 
     # Status
@@ -408,6 +425,7 @@ class Engine(Project):
             size_on_disk=self.store.size_on_disk(),
             embedder=self.embedder.identity,
             collections=tuple(self._collection_status(collection) for collection in shown),
+            searched=tuple(each.name for each in self._searched()),
             requests=self.store.requests.counts(),
             indexing=tuple(
                 f"{each.collection}:{each.path}"
@@ -430,6 +448,12 @@ class Engine(Project):
         """The paths of a collection's documents, in order."""
         known = self.store.states(collections.find(self.store, self.config, name).name)
         return sorted(path for path, state in known.items() if not state.problem)
+
+    def _searched(self) -> list[Collection]:
+        try:
+            return collections.searchable(self.store, self.config)
+        except CollectionError:
+            return []  # Every collection is disabled.
 
     def _latest_errors(self) -> list[Request]:
         requests = self.store.requests

@@ -91,7 +91,12 @@ class Project(ABC):
     @operation("locate")
     @abstractmethod
     def locate(self, reference: str) -> Selection:
-        """Find a document or a section by its path or id: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
+        """Find a document, a section or some lines, by any address that annai prints.
+
+        `PATH` from the collection's folder or the project's root, or absolute; `COLLECTION:PATH`; either with `:44`
+        (the innermost section that holds the line), `:44-60` (these lines), `#1.2` (a section by its number) or
+        `#install-it` (by its heading's anchor) after it; or `annai://COLLECTION/PATH`.
+        """
 
     # Collections
 
@@ -107,8 +112,14 @@ class Project(ABC):
 
     @operation("add_collection", "waiting")
     @abstractmethod
-    def add_collection(self, name: str, source: Path, description: str = "") -> Collection:
-        """Register a directory."""
+    def add_collection(
+        self, name: str, source: Path, description: str = "", keep_root: bool | None = None
+    ) -> Collection:
+        """Register a directory.
+
+        `keep_root` says whether the project's own folder stays in the search, as the collection `root`; None means
+        if it has been indexed. `Status.searched` names what is searched.
+        """
 
     @operation("update_collection", "waiting")
     @abstractmethod
@@ -119,7 +130,7 @@ class Project(ABC):
         source: Path | None = None,
         enabled: bool | None = None,
     ) -> Collection:
-        """Change what is given of a collection."""
+        """Change what is given of a collection; enabling `root` adds the project's own folder to the search."""
 
     @operation("delete_collection", "waiting")
     @abstractmethod

@@ -278,7 +278,9 @@ class Display:
     """[display]: how output looks."""
 
     default_format: ListFormat = setting("table", "Format of lists such as `collection ls` and `status`.")
-    color: ColorMode = setting("auto", "When to use colours; auto: on a terminal, or as NO_COLOR and FORCE_COLOR say.")
+    color: ColorMode = setting(
+        "auto", "When to use colours; auto: on a terminal; NO_COLOR, FORCE_COLOR and TERM=dumb count."
+    )
 
 
 SECTIONS: dict[str, type] = {

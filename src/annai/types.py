@@ -210,8 +210,13 @@ class Where:
 
     collections: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    """Path prefixes, at folder or file boundaries: `docs/api` holds `docs/api/a.md` and not `docs/apis.md`."""
+    """Path prefixes, at folder or file boundaries: `docs/api` holds `docs/api/a.md` and not `docs/apis.md`.
+
+    A query may also have absolute paths and globs here; a store gets neither (`searching.filters`).
+    """
     excludes: tuple[str, ...] = ()
+    documents: tuple[str, ...] | None = None
+    """Only documents of exactly these paths; None for no restriction. It is what a glob became: users do not set it."""
     clean_only: bool = False
     """Leave out documents whose file failed, or for which a request waits, since they were indexed."""
 
@@ -292,6 +297,8 @@ class Hit:
     score: float
     """0–1: how likely it answers. It means the same in every language, mode and collection."""
     content: str
+    file: str = ""
+    """Where the file is, from the project's root; `path` is its path in the collection."""
     index_status: IndexStatus = "latest"
     is_dirty: bool = False
     passage: str = ""
@@ -344,6 +351,8 @@ class Answer:
     """What the reader should know of how it came about: that it was not reranked, and why."""
     corrected: Mapping[str, str] = field(default_factory=dict)
     """Words of the query that no document holds, and what was searched for in their place."""
+    unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Paths of the query that no document is under, each with similar paths that there are."""
     freshness: Freshness = field(default_factory=Freshness)
     """How closely the index followed the files when the question was answered."""
     sources: Mapping[str, Path] = field(default_factory=dict)
@@ -396,6 +405,20 @@ class Selection:
     document: Document
     sections: Sequence[StoredSection]
     section: StoredSection
+    """For a line, the innermost section that holds it."""
+    span: tuple[int, int]
+    """The positions of what was asked for: of the section, of some lines, or of the whole file."""
+    line: int = 1
+    """The line that was asked for, or on which the section begins."""
+    last_line: int = 0
+    """The last of the lines that were asked for; 0 if no range of lines was."""
+    file: str = ""
+    """Where the file is, from the project's root; the document's `path` is its path in the collection."""
+
+    @property
+    def content(self) -> str:
+        """The text that was asked for; of the root, the whole file, front matter included."""
+        return self.document.text[slice(*self.span)]
 
     @property
     def parent(self) -> StoredSection | None:
@@ -455,6 +478,8 @@ class Status:
     size_on_disk: int
     embedder: str
     collections: tuple[CollectionStatus, ...]
+    searched: tuple[str, ...] = ()
+    """The collections that a search looks at if it names none."""
     requests: Mapping[RequestStatus, int] = field(default_factory=dict)
     """How many requests of the queue are in each state."""
     indexing: tuple[str, ...] = ()

@@ -355,4 +355,4 @@ def test_collections_are_indexed_and_searched_apart(tmp_path: Path) -> None:
         assert [hit.collection for hit in engine.search(named).results] == ["two"]
         engine.delete_collection("one")
         engine.delete_collection("two")
-        assert engine.store.collections() == []
+        assert engine.list_collections() == []

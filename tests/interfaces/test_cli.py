@@ -17,6 +17,7 @@ RESULT_FIELDS = [
     "id",
     "collection",
     "path",
+    "file",
     "title",
     "heading",
     "heading_path",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from mcp import Client
@@ -81,6 +82,11 @@ def test_some_lines_of_a_document_can_be_read(agent: Agent) -> None:
     assert part["content"] == "".join(expected[2:5])
     assert (part["start_line"], part["end_line"]) == (3, 5)
     assert agent.fields("get_document", path=SETUP, start_line=len(expected))["content"] == expected[-1]
+    assert agent.fields("get_document", path=f"{SETUP}:3-5") == part
+    row = agent.fields("search", query="環境構築の方法", limit=1)["results"][0]
+    assert agent.fields("get_document", path=f"{row['file']}:{row['start_line']}")["id"] == row["id"]
+    assert agent.fields("get_document", path=f"annai://root/{quote(SETUP)}:3")["id"] == f"root:{SETUP}#0"
+    assert {row["path"] for row in agent.fields("search", query="手順", path="**/環境*.md")["results"]} == {SETUP}
     assert f"it has {len(expected)} lines" in agent.failure("get_document", path=SETUP, start_line=9999)
 
 

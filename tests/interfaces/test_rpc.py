@@ -74,6 +74,9 @@ def test_documents_and_sections_come_with_their_relatives(service: Service, writ
     assert section["content"].startswith("## Three")
     assert section["parent"]["id"] == "root:a.md"
     assert section["children"] == []
+    assert result(service, "get_section", id=f"a.md:{section['start_line']}") == section
+    lines = result(service, "get_section", id="a.md:1-2")
+    assert (lines["start_line"], lines["end_line"], lines["content"].count("\n")) == (1, 2, 2)
     whole = result(service, "get_section", id="a.md")
     assert whole["parent"] is None
     assert [each["heading"] for each in whole["children"]][-2:] == ["Two", "Three"]

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annai.interfaces.terminal import cells
 from annai.text.escapes import LogFormatter, escape, escape_json, escape_line
 from tests.conftest import Annai, results
 
@@ -30,21 +32,27 @@ NAME = f"notes {TITLE}{COLOR}{C1}{BIDI}\nannai: forged.md"
 PLAIN = "Plain words. " * 80
 BODY = f"# Heading {HOSTILE}\n\n{PLAIN}\n\nAn apple {HOSTILE}{OTHERS} here.\n\tA tab, and 日本語 with 👩‍👩‍👧.\r\nNo end"
 
-OWN_STYLES = re.compile(r"\x1b\[[\d;]*m")
+OWN_STYLES = re.compile(r"\x1b\[[\d;]*m|\x1b\]8;;(?:file://[\w.~%/-]+)?\x1b\\")
+"""Colours, and links to files whose addresses can hold nothing that a terminal obeys."""
 OBEYED = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|\r(?!\r*\n)")
 
 
 def on_a_terminal(annai: Annai, *arguments: str, environment: dict[str, str] | None = None) -> str:
     """What a real terminal gets from the program, on standard output and standard error together."""
-    pty = pytest.importorskip("pty")
+    return run_on_a_terminal(annai, ["-m", "annai", *arguments], {"COLUMNS": "200"} | (environment or {}))
+
+
+def run_on_a_terminal(annai: Annai, python: list[str], environment: dict[str, str], columns: int = 0) -> str:
+    pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
     terminal, end = pty.openpty()
+    termios.tcsetwinsize(end, (50, columns))
     process = subprocess.Popen(
-        [sys.executable, "-m", "annai", *arguments],
+        [sys.executable, *python],
         cwd=annai.folder,
         stdin=subprocess.DEVNULL,
         stdout=end,
         stderr=end,
-        env=os.environ | {"COLUMNS": "200", "TERM": "xterm-256color"} | (environment or {}),
+        env=os.environ | {"TERM": "xterm-256color"} | environment,
     )
     os.close(end)
     received = b""
@@ -96,10 +104,43 @@ def test_a_terminal_obeys_nothing_that_a_document_says(hostile: Annai, arguments
     shown = on_a_terminal(hostile, *arguments)
     assert OBEYED.findall(OWN_STYLES.sub("", shown)) == []
     assert "\x1b[31;8m" not in shown
+    assert "\x1b]8;;http" not in shown
     assert "Traceback" not in shown
     assert "unexpected" not in shown
     plain = on_a_terminal(hostile, *arguments, environment={"NO_COLOR": "1"})
     assert OBEYED.findall(plain) == []
+
+
+def linked(shown: str) -> list[str]:
+    """The files that a terminal is given links to."""
+    return [unquote(urlsplit(url).path) for url in re.findall(r"\x1b\]8;;(file://[^\x1b]+)\x1b\\", shown)]
+
+
+def test_a_terminal_with_colours_gets_a_link_to_each_file(annai: Annai, write: Write) -> None:
+    files = {str(write(name, "# A\n\nAn apple.")) for name in ("手順/50% of a;b.md", "c.md")}
+    shown = on_a_terminal(annai, "search", "apple")
+    assert set(linked(shown)) == files
+    assert f"file://{quote(os.uname().nodename)}/" in shown
+    assert shown.count("\x1b]8;;\x1b\\") == 2
+    for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b" not in on_a_terminal(annai, "search", "apple", environment=environment)
+    for environment in ({}, {"FORCE_COLOR": "1"}):
+        assert "\x1b]8" not in piped(annai, "search", "apple", environment=environment).decode()
+
+
+def test_no_name_of_a_file_can_make_a_link_of_its_own(hostile: Annai) -> None:
+    files = linked(on_a_terminal(hostile, "search", "apple"))
+    assert str(hostile.folder / NAME) in files
+    assert all(Path(file).is_file() for file in files)
+
+
+def test_a_dumb_terminal_gets_no_escapes_unless_colour_is_forced(annai: Annai, write: Write) -> None:
+    write("a.md", "# A\n\nAn apple.")
+    for arguments in (("search", "apple"), ("status",), ("model", "ls")):
+        assert "\x1b" not in on_a_terminal(annai, *arguments, environment={"TERM": "dumb"})
+    forced = {"TERM": "dumb", "FORCE_COLOR": "1"}
+    assert "\x1b[1m" in on_a_terminal(annai, "search", "apple", environment=forced)
+    assert "\x1b" not in on_a_terminal(annai, "search", "apple", environment={"FORCE_COLOR": "0"})
 
 
 def test_what_is_escaped_is_shown_and_the_rest_is_left_alone(hostile: Annai) -> None:
@@ -207,3 +248,65 @@ def test_a_traceback_in_a_log_cannot_look_like_a_line_of_it() -> None:
     assert first == r"ERROR failed: a\nERROR b"
     assert all(line.startswith("    ") for line in rest)
     assert "\x1b" not in "".join(rest)
+
+
+LONG = "とても長い名前の フォルダー/さらに深いフォルダー/the-name-of-a-rather-long-file"
+SHOW_ALL = f"""
+from annai.interfaces.cli import run
+for command in (
+    ["status"], ["collection", "ls", "--all"], ["model", "ls"], ["index", "status"],
+    ["search", "apple", "--explain", "--path", "{LONG}-1.md"],
+    ["eval", "--queries", "q.jsonl", "--qrels", "r.tsv"],
+):
+    assert run(command) == 0
+"""
+
+
+@pytest.fixture
+def wide(annai: Annai, write: Write, tmp_path: Path) -> Annai:
+    """A project with long names, many numbers, and a file that is left out."""
+    for number in range(12):
+        write(f"{LONG}-{number}.md", f"# A long heading {number}\n\nAn apple of {number} grams. " * 20)
+    write("q.jsonl", json.dumps({"id": "q1", "text": "りんごは何グラムですか " * 8, "type": "natural"}) + "\n")
+    write("r.tsv", f"q1\t{LONG}-1.md\t1\n")
+    (annai.folder / f"{LONG}-broken.md").write_bytes(bytes(range(256)) * 4)
+    annai("import")
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api" / "a.md").write_text("# API\n\nAn apple.")
+    annai(
+        "collection", "add", "-n", "api-reference", "-d", "説明がとても長く続く場合 " * 6, "-s", str(tmp_path / "api")
+    )
+    annai("import", "-n", "api-reference")
+    return annai
+
+
+def test_a_terminal_of_any_width_shows_no_broken_number_or_path(wide: Annai) -> None:
+    for columns in (60, 80, 120):
+        check_width(wide, columns)
+
+
+def check_width(wide: Annai, columns: int) -> None:
+    shown = OWN_STYLES.sub("", run_on_a_terminal(wide, ["-c", SHOW_ALL], {"COLUMNS": ""}, columns))
+    lines = shown.replace("\r", "").split("\n")
+    paths = [f"{LONG}-broken.md:", f"{LONG}-1", f"{LONG}-1.md:", str(wide.folder), str(wide.folder.parent / "api")]
+    for path in paths:
+        assert any(path in line for line in lines), path
+    # Only what is one word, a path or a description is longer than the terminal: there is no way around that.
+    whole = ("とても長い名前の", "説明が", "りんごは", "/", "A search covers")
+    assert [line for line in lines if cells(line) > columns and not any(each in line for each in whole)] == []
+    assert "…" not in "".join(line for line in lines if "│" not in line and "768…128" not in line)
+    assert "Qwen/Qwen3-Embedding-0.6B" in shown
+    assert ("A wider terminal also shows: provider, licence." in lines) == (columns == 80)
+
+
+def test_what_is_piped_is_not_cut(wide: Annai) -> None:
+    narrow = {"COLUMNS": "40"}
+    models = piped(wide, "model", "ls", environment=narrow).decode()
+    assert "768, 512, 256, 128" in models
+    assert "…" not in models
+    assert "説明がとても長く続く場合 " * 5 in piped(wide, "collection", "ls", "--all", environment=narrow).decode()
+    status = piped(wide, "status", environment=narrow).decode()
+    assert f"skipped  root:{LONG}-broken.md: binary file\n" in status
+    assert re.search(r"^root +yes +1[23] +\d+ +1 +0 +\d{4}-\d\d-\d\d \d\d:\d\d$", status, re.MULTILINE)
+    found = piped(wide, "search", "apple", "--path", f"{LONG}-3.md", environment=narrow).decode()
+    assert "An apple of 3 grams. # A long heading 3" in found

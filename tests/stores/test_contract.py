@@ -284,6 +284,9 @@ def test_filters_narrow_both_searches(store: Store) -> None:
         (Where(paths=("doc",)), 0),
         (Where(excludes=("docs",)), 1),
         (Where(collections=("a",), paths=("docs",), excludes=("docs/sub",)), 1),
+        (Where(documents=("docs/x.md", "docs2", "gone.md")), 2),
+        (Where(collections=("a",), documents=("docs/x.md", "docs/sub/y.md")), 2),
+        (Where(documents=()), 0),
     ):
         assert len(nearest_paths(store, 0, where)) == count, where
         assert len(matching_paths(store, "apple", where)) == count, where

@@ -59,14 +59,15 @@ def scan(
     known: Mapping[str, FileState],
     *,
     only: Sequence[str] | None = None,
+    without: Sequence[Path] = (),
 ) -> Scan:
     """Walk `source` and return what changed since the index last saw it.
 
     With `only`, just these paths and everything below them are scanned, by the same rules; `known` should then have
-    just these too. Raises `CollectionError` if the source itself cannot be listed; a folder below it that cannot be
-    listed counts as unchanged.
+    just these too. The folders `without` are as if they were not there. Raises `CollectionError` if the source itself
+    cannot be listed; a folder below it that cannot be listed counts as unchanged.
     """
-    walk = _Walk(source, settings, only)
+    walk = _Walk(source, settings, only, without)
     return compare(walk.files(), known, source=source, inaccessible=walk.inaccessible)
 
 
@@ -185,7 +186,9 @@ class _Folder(NamedTuple):
 class _Walk:
     """One walk through a source, or through the parts of it that lead to the requested paths."""
 
-    def __init__(self, source: Path, settings: Files, only: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, source: Path, settings: Files, only: Sequence[str] | None = None, without: Sequence[Path] = ()
+    ) -> None:
         # A path that is not in NFC is one of two files whose names are the same in NFC: only both show that.
         self._requested = None if only is None else frozenset(only).union(unicodedata.normalize("NFC", p) for p in only)
         self._parents = {path[:end] for path in self._requested or () for end in _slashes(path)}
@@ -203,6 +206,7 @@ class _Walk:
         self._links: list[tuple[str, str, _Folder]] = []
         self._pending: list[_Folder] = []
         self._visited: set[str] = set()
+        self._without = frozenset(os.path.realpath(folder) for folder in without)
 
     def files(self) -> list[ScannedFile]:
         """Walk, and return the files in the order of their paths."""
@@ -231,7 +235,7 @@ class _Walk:
 
     def _list(self, folder: _Folder) -> None:
         """Sort the entries of one folder into files, folders and links."""
-        if folder.real in self._visited:
+        if folder.real in self._visited or (self._without and os.path.normpath(folder.real) in self._without):
             return
         try:
             with os.scandir(folder.file) as iterator:

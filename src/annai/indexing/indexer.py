@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
 
-from annai.collection import find, here
+from annai.collection import find, here, within_root
 from annai.config import Config
 from annai.embedders.base import Embedder
 from annai.embedders.static import token_model
@@ -36,7 +36,17 @@ from annai.stores.base import (
     RequestResult,
 )
 from annai.timer import Stopwatch, timer, timestamp
-from annai.types import Change, ChangeKind, Collection, Document, FileState, Problem, Request, Section
+from annai.types import (
+    IMPLICIT_COLLECTION,
+    Change,
+    ChangeKind,
+    Collection,
+    Document,
+    FileState,
+    Problem,
+    Request,
+    Section,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +137,7 @@ class Indexer:
             self._mark_as_changed(collection, only)
         known = self._store.states(collection.name, only)
         with timer("scan"):
-            found = scan(collection.source, self._config.files, known, only=only)
+            found = self._scan(collection, known, only)
         if confirm and not known and len(found.changes) > MAX_UNCONFIRMED_FILES:
             self._confirm_first_index(confirm, collection, found)
         paths = [change.path for change in found.changes if _should_try(change, known, retry_failed)]
@@ -207,7 +217,7 @@ class Indexer:
         """Index everything of a collection into another one."""
         staging = self._record_settings(Collection(name, collection.source, enabled=False))
         with timer("scan"):
-            found = scan(collection.source, self._config.files, {})
+            found = self._scan(collection, {})
         outcomes: Outcomes = Counter()
         for batch in self._apply(staging, found.changes):
             outcomes.update((collection.name, each.outcome) for each in batch)
@@ -224,6 +234,12 @@ class Indexer:
         sections = load_splitter(self._config.chunking.strategy)(whole, self._config.chunking)
         change = Change(ChangeKind.UPDATED, document.path, collection.source / document.path)
         self._write(collection, [_PendingWrite(change, whole, sections)])
+
+    def _scan(self, collection: Collection, known: Mapping[str, FileState], only: Sequence[str] | None = None) -> Scan:
+        """Compare a collection with the disk; what lies in another collection's folder is not the root's too."""
+        is_root = collection.name == IMPLICIT_COLLECTION
+        without = within_root(self._store, self._config) if is_root else ()
+        return scan(collection.source, self._config.files, known, only=only, without=without)
 
     def check_embedder(self, collection: Collection) -> None:
         """Raise `EmbedderMismatch` if another embedder made the index: their vectors cannot be compared."""
@@ -289,7 +305,7 @@ class Indexer:
             self._finish(name, requests, skipped)
             return Counter()
         known = self._store.states(collection.name, [*requests])
-        found = scan(collection.source, self._config.files, known, only=[*requests])
+        found = self._scan(collection, known, [*requests])
         changes = [change for change in found.changes if change.path in requests]
         unlisted = tuple(f"{path}/" for path in found.inaccessible)
         unchanged = requests.keys() - {change.path for change in changes}

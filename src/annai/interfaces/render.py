@@ -1,20 +1,28 @@
 """How is an answer shown? The same values as text for people, as JSON, as Markdown and as lists of files."""
 
-import io
 import json
 import os
-import shutil
-import unicodedata
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from annai.config import Config
-from annai.interfaces.terminal import Screen, echo, standard_output
+from annai.interfaces.terminal import Screen, cells, echo, standard_output
 from annai.searching.spelling import apply_corrections
 from annai.text.escapes import escape_json, escape_line
 from annai.text.tokens import matching_spans, query_words, words
-from annai.types import Answer, Collection, Hit, ImportSummary, OtherSection, Selection, Status, StoredSection
+from annai.types import (
+    IMPLICIT_COLLECTION,
+    Answer,
+    Collection,
+    Hit,
+    ImportSummary,
+    OtherSection,
+    Selection,
+    Status,
+    StoredSection,
+)
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
 
@@ -35,6 +43,11 @@ MIN_SHOWN_PART = 0.005
 """What would be shown as 0.00 is not shown."""
 
 BAR_CELLS = 10
+
+COLUMN_GAP = "  "
+
+_NUMBER = re.compile(r"[\d.,]+|—")
+"""What stands at the right of its column."""
 
 MAX_PREVIEW_CHARACTERS = 400
 """A preview line is cut here before it is fitted to the terminal."""
@@ -62,10 +75,11 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
     results = []
     for hit in answer.results:
         values = asdict(hit)
+        values = {name: values[name] for name in ("id", "collection", "path", "file")} | values
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
         results.append(values)
-    notes = {name: value for name in ("note", "corrected") if (value := getattr(answer, name))}
+    notes = {name: value for name in ("note", "corrected", "unmatched") if (value := getattr(answer, name))}
     return {
         "query": answer.query,
         "took_ms": round(answer.took_ms, 1),
@@ -93,6 +107,15 @@ def result_count(answer: Answer, shown: int | None = None) -> str:
     return f"{count}{more} result{'' if count == 1 and not more else 's'}"
 
 
+def unmatched_lines(answer: Answer) -> list[str]:
+    """Which of the paths that a search was restricted to lead to no document, and what to do."""
+    return [
+        f"No document is under “{path}”; "
+        + (f"did you mean {' or '.join(similar)}?" if similar else "give a path as a search shows it, or a glob.")
+        for path, similar in answer.unmatched.items()
+    ]
+
+
 def section_json(stored: StoredSection) -> dict[str, object]:
     """A section as plain values, with the names that a hit uses."""
     section = stored.section
@@ -114,13 +137,18 @@ def section_json(stored: StoredSection) -> dict[str, object]:
 
 
 def selection_json(selection: Selection) -> dict[str, object]:
-    """A section with its text, its parent and its children."""
+    """What was asked for with its text, and the section's parent and children."""
     return {
-        **section_json(selection.section),
-        "content": selection.text(selection.section),
+        **content_json(selection),
         "parent": section_json(selection.parent) if selection.parent else None,
         "children": [section_json(child) for child in selection.children],
     }
+
+
+def content_json(selection: Selection) -> dict[str, object]:
+    """What was asked for of a document: a section's values, its text, and with some lines their numbers."""
+    lines = {"start_line": selection.line, "end_line": selection.last_line} if selection.last_line else {}
+    return {**section_json(selection.section), **lines, "file": selection.file, "content": selection.content}
 
 
 def document_json(selection: Selection) -> dict[str, object]:
@@ -130,6 +158,7 @@ def document_json(selection: Selection) -> dict[str, object]:
         "id": selection.sections[0].id,
         "collection": document.collection,
         "path": document.path,
+        "file": selection.file,
         "title": document.title,
         "format": document.format,
         "front_matter": document.front_matter,
@@ -183,6 +212,7 @@ def status_json(status: Status) -> dict[str, object]:
             }
             for each in status.collections
         ],
+        "searched": status.searched,
         "requests": dict(status.requests),
         "indexing": status.indexing,
         "errors": [asdict(request) for request in status.errors],
@@ -190,16 +220,30 @@ def status_json(status: Status) -> dict[str, object]:
     }
 
 
-def queue_lines(status: Status) -> list[str]:
-    """The state of the queue: what waits, what is being indexed, and what failed lately."""
+def searched_sentence(status: Status) -> str:
+    """What a search looks at, from the status of the whole project; what it leaves out of the project's folder too."""
+    root = status.root
+    if status.searched == (IMPLICIT_COLLECTION,):
+        return f"A search covers all of {root}."
+    rest = f"the rest of {root}"
+    names = [f"{rest} ({each})" if each == IMPLICIT_COLLECTION else each for each in status.searched]
+    sentence = f"A search covers {', '.join(names) or 'nothing: every collection is disabled'}."
+    sources = [each.collection.source for each in status.collections]
+    if IMPLICIT_COLLECTION not in status.searched and not any(map(root.is_relative_to, sources)):
+        sentence += f" It does not cover {rest}; `annai collection enable -n {IMPLICIT_COLLECTION}` adds it."
+    return sentence
+
+
+def queue_lines(status: Status) -> list[tuple[str, ...]]:
+    """The state of the queue, as parts of lines: what waits, what is being indexed, and what failed lately."""
     counts = {str(state): count for state, count in status.requests.items()}
     names = {"pending": "waiting", "processing": "being indexed", "failed": "failed"}
     shown = [f"{counts[state]:,} {name}" for state, name in names.items() if counts.get(state)]
-    lines = [f"Queue      {', '.join(shown) or 'empty: everything is indexed'}"]
-    lines += [f"Indexing   {path}" for path in status.indexing]
+    lines: list[tuple[str, ...]] = [("Queue     ", ", ".join(shown) or "empty: everything is indexed")]
+    lines += [("Indexing  ", path) for path in status.indexing]
     for request in status.errors:
         tried = f" (tried {request.attempts} times)" if request.attempts > 1 else ""
-        lines.append(f"Failed     {request.collection}:{request.path}: {request.error}{tried}")
+        lines.append(("Failed    ", f"{request.collection}:{request.path}:", f"{request.error}{tried}"))
     return lines
 
 
@@ -208,26 +252,56 @@ def summary_line(summary: ImportSummary) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in asdict(summary).items())
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], config: Config) -> None:
-    """Draw a table on standard output."""
-    from rich.box import SIMPLE_HEAD  # rich is loaded only where something is drawn
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def print_lines(lines: Iterable[Sequence[str]], config: Config) -> None:
+    """Write lines to standard output, each a label and parts, between which it is broken if it does not fit."""
+    screen = standard_output(config)
+    for parts in lines:
+        echo(screen.flow([escape_line(part) if screen.is_terminal else part for part in parts]), styled=True)
 
-    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*(Text(escape_line(cell)) for cell in row))
-    screen, drawn = standard_output(config), io.StringIO()
-    console = Console(
-        file=drawn,
-        force_terminal=screen.has_color,
-        no_color=not screen.has_color,
-        # Without a terminal there is no width to cut to.
-        width=_terminal_width() if screen.is_terminal else 1000,
-    )
-    console.print(table)
-    echo(drawn.getvalue(), nl=False, styled=True)
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], config: Config, *, optional: Sequence[str] = ()
+) -> None:
+    """Draw a table on standard output.
+
+    Where a terminal is too narrow, the `optional` columns are left out, and that is said; where that is not enough, the
+    rows become a list.
+    """
+    screen = standard_output(config)
+    table = [*zip(columns, *([escape_line(cell) for cell in row] for row in rows), strict=True)]
+    narrow = [column for column in table if column[0] not in optional]
+    if _table_width(table) <= screen.width:
+        echo("\n".join(_table_lines(table, screen)), styled=True)
+    elif _table_width(narrow) <= screen.width:
+        left_out = f"A wider terminal also shows: {', '.join(optional)}."
+        echo("\n".join([*_table_lines(narrow, screen), screen.show(left_out, dim=True)]), styled=True)
+    else:
+        for name, *values in [*zip(*table, strict=True)][1:]:
+            named = [f"{column} {value}" for column, value in zip(columns[1:], values, strict=True) if value]
+            echo(screen.show(name, bold=True), styled=True)
+            echo(screen.flow(["  " + " ".join(named[:1]), *named[1:]], " · "), styled=True)
+
+
+def _table_width(table: Sequence[Sequence[str]]) -> int:
+    return sum(max(map(cells, column)) for column in table) + len(COLUMN_GAP) * (len(table) - 1)
+
+
+def _table_lines(table: Sequence[Sequence[str]], screen: Screen) -> list[str]:
+    """A table, given as columns that begin with their names; numbers stand at the right."""
+    padded = []
+    for column in table:
+        width, is_number = max(map(cells, column)), all(map(_NUMBER.fullmatch, column[1:]))
+        pads = [" " * (width - cells(cell)) for cell in column]
+        padded.append([pad + cell if is_number else cell + pad for cell, pad in zip(column, pads, strict=True)])
+    header, *lines = (COLUMN_GAP.join(row).rstrip() for row in zip(*padded, strict=True))
+    return [screen.show(header, bold=True), screen.show("─" * _table_width(table), dim=True), *lines]
+
+
+def local_time(timestamp: str) -> str:
+    """A time for people, of this machine's zone; empty if it has not come."""
+    from datetime import datetime  # only where one is shown
+
+    return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}" if timestamp else ""
 
 
 def size(count: int) -> str:
@@ -243,20 +317,22 @@ def size(count: int) -> str:
 def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bool) -> str:
     weights = query_words(apply_corrections(answer.query, answer.corrected))
     terms = {word for word, weight in weights.items() if weight == 1} or set(weights)
-    width = _terminal_width()
+    width = screen.width
     several = len({hit.collection for hit in answer.results}) > 1
     blocks = [f"{screen.show(line, dim=True)}\n" for line in (*correction_lines(answer), *doubt_lines(answer))]
     for hit in answer.results:
         address = screen.show(f"{_relative_path(hit, answer.sources)}:{hit.passage_line}", bold=True)
+        address = screen.link(address, answer.sources[hit.collection] / hit.path)
         label = screen.show(f"[{hit.collection}] ", fg="magenta") if several else ""
-        lines = [f"{label}{address}  {_bar(hit.score, screen)} {hit.score:.2f}"]
+        lines = [screen.flow([f"{label}{address}", f"{_bar(hit.score, screen)} {hit.score:.2f}"], "  ")]
         lines.append(
             "  "
             + screen.show(breadcrumbs(hit.title, hit.heading_path), fg="cyan")
             + (" (out of date)" if hit.is_dirty else "")
         )
         if explain:
-            lines.append("  " + screen.show(_explanation(hit), dim=True))
+            explained = [screen.show(word, dim=True) for word in _explanation(hit).split()]
+            lines.append(screen.flow(["  " + explained[0], *explained[1:]]))
         lines += [
             f"  {screen.show('│', dim=True)} {_highlight(line, terms, width - 4, screen)}"
             for line in _best_lines(_without_heading(hit), terms, preview_lines)
@@ -274,7 +350,7 @@ def _render_markdown(answer: Answer, explain: bool) -> str:
     notes_above = (*correction_lines(answer), *doubt_lines(answer))
     blocks = [f"# {answer.query}\n", *(f"{line}\n" for line in notes_above)]
     for hit in answer.results:
-        notes = f"`{hit.path}:{hit.start_line}` · score {hit.score:.2f}"
+        notes = f"`{_relative_path(hit, answer.sources)}:{hit.start_line}` · score {hit.score:.2f}"
         if explain:
             notes += f" · {_explanation(hit)}"
         quote = "\n".join(f"> {line}".rstrip() for line in hit.content.strip().splitlines())
@@ -308,11 +384,11 @@ def _highlight(line: str, terms: set[str], width: int, screen: Screen) -> str:
     """The line with its matches highlighted, cut to the width around the first match."""
     spans = matching_spans(line, terms)
     first = spans[0][0] if spans else 0
-    begin = 0 if _cells(line[: first + 20]) <= width else max(first - 20, 0)
+    begin = 0 if cells(line[: first + 20]) <= width else max(first - 20, 0)
     end = begin
     room = width - 2
     while end < len(line) and room >= 2:
-        room -= _cells(line[end])
+        room -= cells(line[end])
         end += 1
     pieces, at = [], begin
     for start, stop in spans:
@@ -325,15 +401,6 @@ def _highlight(line: str, terms: set[str], width: int, screen: Screen) -> str:
         at = min(max(stop, at), end)
     pieces.append(screen.show(line[at:end]))
     return ("…" if begin else "") + "".join(pieces) + ("…" if end < len(line) else "")
-
-
-def _cells(text: str) -> int:
-    """How many terminal cells the text takes."""
-    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in escape_line(text))
-
-
-def _terminal_width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns
 
 
 def _bar(score: float, screen: Screen) -> str:

@@ -1,8 +1,14 @@
 """How does text reach standard output? As it is for a program that reads it; escaped and in colour for people."""
 
 import errno
+import os
+import re
+import shutil
 import sys
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -10,6 +16,9 @@ import click
 from annai.config import Config
 from annai.errors import AnnaiError
 from annai.text.escapes import escape, escape_line
+
+_SEQUENCE = re.compile(r"\x1b\[[\d;]*m|\x1b\]8;;[^\x1b]*\x1b\\")
+"""What `Screen` adds to a text: styles and links."""
 
 
 class OutputError(AnnaiError):
@@ -23,12 +32,55 @@ class Screen:
     is_terminal: bool
     has_color: bool
 
+    @property
+    def width(self) -> int:
+        """The columns of the terminal; what is piped is not cut."""
+        return shutil.get_terminal_size((100, 24)).columns if self.is_terminal else sys.maxsize
+
     def show(self, text: str, *, fg: str | None = None, bold: bool | None = None, dim: bool | None = None) -> str:
         """A part of a line as it is shown here, in this style."""
         # Colour that somebody asked for in a pipe is shown by a terminal behind it.
         shown = escape_line(text) if self.is_terminal or self.has_color else text
         is_styled = self.has_color and (fg or bold or dim)
         return click.style(shown, fg=fg, bold=bold, dim=dim) if is_styled else shown
+
+    def flow(self, parts: Sequence[str], separator: str = " ", indent: str = "  ") -> str:
+        """Parts of a line, already as they are shown, joined; one that would not fit begins a new, indented line.
+
+        So no number and no path is broken where there is a way around it.
+        """
+        lines = [parts[0]]
+        for part in parts[1:]:
+            if cells(lines[-1]) + cells(separator) + cells(part) > self.width:
+                lines[-1] = lines[-1].rstrip()
+                lines.append(indent + part)
+            else:
+                lines[-1] += separator + part
+        return "\n".join(lines)
+
+    def link(self, shown: str, file: Path) -> str:
+        """A part of a line, already as it is shown, as a link to a file, where the terminal can follow one (OSC 8)."""
+        if not (self.is_terminal and self.has_color and file.exists()):
+            return shown
+        from urllib.parse import quote  # only for a terminal
+
+        # The terminal may be another machine's: the link says where the file is. Nothing in it is left unquoted.
+        host = quote(os.uname().nodename) if hasattr(os, "uname") else ""
+        url = file.absolute().as_uri().replace("file://", f"file://{host}", 1)
+        return f"\x1b]8;;{url}\x1b\\{shown}\x1b]8;;\x1b\\"
+
+
+def cells(shown: str) -> int:
+    """How many columns a text takes on a terminal, without its styles and links."""
+    return sum(map(_character_cells, _SEQUENCE.sub("", shown)))
+
+
+def _character_cells(character: str) -> int:
+    if character.isascii():
+        return 1
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0  # It is drawn over the one before it, or not at all.
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def standard_output(config: Config) -> Screen:

@@ -1,17 +1,20 @@
-"""What does a path or an id mean? The document or section it names, or the parts of collections under it."""
+"""What does a path or an id mean? The document, section or lines it names, or the parts of collections under it."""
 
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from annai import collection as collections
 from annai.config import Config
 from annai.errors import NotFound, QueryError
+from annai.searching.addresses import Address, anchors, make_anchor, readings
 from annai.stores.base import DocumentReader
-from annai.stores.paths import trim_prefix
-from annai.types import Collection, Selection
+from annai.stores.paths import path_prefixes, trim_prefix
+from annai.text.lines import Lines
+from annai.types import Collection, Document, Selection, StoredSection
 
 Part = tuple[Collection, Sequence[str] | None]
 """A collection and paths of it; None for all of it."""
@@ -19,23 +22,27 @@ Part = tuple[Collection, Sequence[str] | None]
 MAX_SUGGESTIONS = 3
 """Paths that "did you mean" offers."""
 
-_SECTION_MARK = re.compile(r"#(?P<number>\d{1,9}(?:\.\d{1,9})*)?(?:~(?P<piece>\d{1,9}))?\Z")
+_EXPLICIT_ANCHOR = re.compile(r"\{(?:#|/\*\s*#?)([^\s{}*]+)")
+"""An anchor that a heading's line gives itself: `{#id}`, or `{/*id*/}` in MDX."""
 
 
 def locate(store: DocumentReader, config: Config, reference: str) -> Selection:
-    """Find a document or a section: `PATH`, `COLLECTION:PATH` or either with `#1.2` after it."""
+    """Find a document, a section or some lines, by any address that annai prints."""
+    sources = _sources(store, config)
+    missing: NotFound | None = None
+    for address in readings(unicodedata.normalize("NFC", reference)):
+        for name, path in (each for tier in meanings(sources, config, address.path) for each in tier.items()):
+            sections = store.sections(name, path)
+            document = store.document(name, path)
+            if document is None:
+                continue
+            try:
+                return _select(document, sections, address, collections.file_path(config, sources[name], path))
+            except NotFound as error:
+                missing = missing or error
+    if missing:
+        raise missing
     _check_named(reference)
-    for collection, path, number, piece in _interpretations(store, config, reference):
-        sections = store.sections(collection, path)
-        document = store.document(collection, path)
-        if document is None:
-            continue
-        for stored in sections:
-            if stored.section.number == number and stored.section.piece == piece:
-                return Selection(document, sections, stored)
-        raise NotFound(
-            f"{path} has no section {'.'.join(map(str, number))}; `annai get {path} --children` lists its sections."
-        )
     raise NotFound(f"There is no document {reference!r} in the index{_suggestion(store, config, reference)}")
 
 
@@ -44,21 +51,17 @@ def find_parts(store: DocumentReader, config: Config, paths: Sequence[str]) -> l
     searched = collections.searchable(store, config)
     if not paths:
         return [(collection, None) for collection in searched]
-    sources = collections.sources(store, config)
+    sources = {each.name: each.source for each in searched}
     parts: dict[str, list[str]] = {}
     for path in paths:
-        _check_named(path)
-        meanings = [(name, inner) for name, inner, number, _ in _interpretations(store, config, path) if not number]
-        existing = (
-            (name, inner)
-            for name, inner in dict.fromkeys(meanings)
-            if _exists(sources[name], inner) or store.states(name, [inner])
-        )
-        name, inner = next(existing, ("", ""))
-        if not name:
-            suggestion = _suggestion(store, config, path)
+        existing = find_existing(store, sources, config, path)
+        named = {name: inner for name, inner in existing.items() if inner}
+        if not named:
+            _check_named(path)
+            suggestion = _suggestion(store, config, path, with_folders=True)
             raise NotFound(f"There is no file or folder {path!r} in a collection{suggestion}")
-        parts.setdefault(name, []).append(inner)
+        for name, inner in named.items():
+            parts.setdefault(name, []).append(inner)
     return [
         (collection, None if "." in parts[collection.name] else parts[collection.name])
         for collection in searched
@@ -66,34 +69,144 @@ def find_parts(store: DocumentReader, config: Config, paths: Sequence[str]) -> l
     ]
 
 
+def find_existing(store: DocumentReader, sources: Mapping[str, Path], config: Config, reference: str) -> dict[str, str]:
+    """The files or folders that a path names, as collection → path in it.
+
+    `.` is all of a collection, and the empty path is a folder around it.
+    """
+    text = unicodedata.normalize("NFC", reference)
+    for address in readings(text):
+        if address.number or address.anchor or address.line is not None:
+            continue
+        for tier in meanings(sources, config, address.path):
+            found = {
+                name: inner
+                for name, inner in tier.items()
+                if inner in ("", ".") or _exists(sources[name], inner) or store.states(name, [inner])
+            }
+            if found:
+                return found
+    return {}
+
+
+def meanings(sources: Mapping[str, Path], config: Config, path: str) -> Iterator[dict[str, str]]:
+    """Everything a path can mean, likeliest first: each time as collection → path in it.
+
+    It is absolute; or in a collection's folder; or from the project's root, or from the current folder, as a search
+    shows it; or it begins with a collection's name. This only rewrites the path; no file is opened.
+    """
+    is_absolute = os.path.isabs(path)  # noqa: PTH117 - a string as it was typed
+    if is_absolute:
+        yield _inside(sources, path)
+        # It may lead through a symbolic link, or be what no file is called.
+        with suppress(ValueError):
+            yield _inside(sources, os.path.realpath(path))
+    if inner := trim_prefix(path):
+        yield dict.fromkeys(sources, inner)
+    if not is_absolute:
+        yield _inside(sources, os.path.join(config.root, path))  # noqa: PTH118 - as above
+        yield _inside(sources, os.path.abspath(path))  # noqa: PTH100 - as above
+    name, colon, rest = path.partition(":")
+    if colon and name in sources:
+        yield {name: trim_prefix(rest) or "."}
+
+
+def similar_paths(store: DocumentReader, names: Sequence[str], wanted: str, *, with_folders: bool = True) -> list[str]:
+    """Paths of documents and folders that are spelled almost so, or that end with the same name."""
+    import difflib  # only where something is not found
+
+    documents = [path for name in names for path, state in store.states(name).items() if state.problem is None]
+    paths = [*dict.fromkeys(each for path in documents for each in path_prefixes(path))] if with_folders else documents
+    wanted = trim_prefix(wanted)
+    similar = difflib.get_close_matches(wanted, paths, n=MAX_SUGGESTIONS, cutoff=0.5)
+    similar += [path for path in paths if path.rpartition("/")[2] == wanted.rpartition("/")[2]]
+    return [*dict.fromkeys(similar)][:MAX_SUGGESTIONS]
+
+
+def _sources(store: DocumentReader, config: Config) -> dict[str, Path]:
+    """Where the files of every collection are; those that searches skip come last."""
+    known = sorted(collections.registered(store, config), key=lambda each: not each.enabled)
+    return {each.name: each.source for each in known or collections.searchable(store, config)}
+
+
+def _select(document: Document, sections: Sequence[StoredSection], address: Address, file: str) -> Selection:
+    """What an address names in its document."""
+    if address.line is not None:
+        return _select_lines(document, sections, address.line, address.last_line, file)
+    if address.anchor:
+        return _select_lines(document, sections, _anchor_line(document, address.anchor), 0, file)
+    for stored in sections:
+        section = stored.section
+        if section.number == address.number and section.piece == address.piece:
+            line = section.start_line if section.order else 1
+            return Selection(document, sections, stored, _span(document, stored), line, file=file)
+    number = ".".join(map(str, address.number))
+    raise NotFound(
+        f"{document.path} has no section {number}; `annai get {document.path} --children` lists its sections."
+    )
+
+
+def _select_lines(document: Document, sections: Sequence[StoredSection], first: int, last: int, file: str) -> Selection:
+    """Some lines, or without a last one the innermost section that holds the first."""
+    text = document.text
+    starts = [*Lines(text).starts, len(text)]
+    if len(starts) > 2 and starts[-2] == len(text):
+        # What follows the last line end is no line.
+        starts.pop()
+    count = len(starts) - 1
+    if not 1 <= first <= count or (last and last < first):
+        lines = f"{first}-{last}" if last else f"{first}"
+        raise NotFound(f"{document.path} has no line {lines}; it ends at line {count}.")
+    start, end = starts[first - 1], starts[first]
+    holding = [
+        each
+        for each in sections
+        if not each.section.piece and each.section.start < end and (each.section.end > start or start == end)
+    ]
+    stored = holding[-1] if holding else sections[0]
+    span = (start, starts[min(last, count)]) if last else _span(document, stored)
+    return Selection(document, sections, stored, span, first, min(last, count), file)
+
+
+def _span(document: Document, stored: StoredSection) -> tuple[int, int]:
+    """The positions of a section; of the root, those of the whole file."""
+    section = stored.section
+    return (section.start, section.end) if section.order else (0, len(document.text))
+
+
+def _anchor_line(document: Document, anchor: str) -> int:
+    """The line of the heading that has this anchor, by GitHub's rule or because it says so itself."""
+    from annai.text.outline import outline  # the parser, which nothing else here needs
+
+    headings = outline(document.text, document.format, document.body_start).headings
+    lines, wanted = Lines(document.text), make_anchor(anchor)
+    for heading, own in zip(headings, anchors([each.text for each in headings]), strict=True):
+        explicit = _EXPLICIT_ANCHOR.search(document.text, heading.start, heading.end)
+        if own == wanted or (explicit and explicit[1].removesuffix("*/") == anchor):
+            return lines.number(heading.start)
+    raise NotFound(
+        f"{document.path} has no heading #{anchor}; `annai get {document.path} --children` lists its sections."
+    )
+
+
 def _check_named(reference: str) -> None:
     if not reference.partition("#")[0].strip():
         raise QueryError("The path is empty; give one as `annai search` shows it.")
 
 
-def _interpretations(
-    store: DocumentReader, config: Config, reference: str
-) -> Iterator[tuple[str, str, tuple[int, ...], int]]:
-    """Everything a reference can mean, likeliest first, as collection, path, section number and piece.
-
-    File names may contain `:` and `#` too.
-    """
-    known = [each.name for each in collections.searchable(store, config)]
-    sources = collections.sources(store, config)
-    text = unicodedata.normalize("NFC", reference)
-    readings: list[tuple[str, tuple[int, ...], int]] = [(text, (), 0)]
-    if mark := _SECTION_MARK.search(text):
-        number = tuple(map(int, mark["number"].split("."))) if mark["number"] else ()
-        readings.append((text[: mark.start()], number, int(mark["piece"] or 0)))
-    for path, number, piece in readings:
-        for name in known:
-            if inner := trim_prefix(path):
-                yield name, inner, number, piece
-            # As a search shows it: relative to the current folder. This only rewrites the path; no file is opened.
-            yield name, Path(os.path.relpath(path, sources[name])).as_posix(), number, piece
-        name, _, rest = path.partition(":")
-        if name in known:
-            yield name, trim_prefix(rest) or ".", number, piece
+def _inside(sources: Mapping[str, Path], path: str) -> dict[str, str]:
+    """Where an absolute path lies in collections: `.` if it is their folder, empty if it is around it."""
+    found: dict[str, str] = {}
+    for name, source in sources.items():
+        try:
+            inner = Path(os.path.relpath(path, source)).as_posix()
+        except ValueError:
+            continue  # another drive, or a zero byte
+        if not inner.startswith(".."):
+            found[name] = inner
+        elif not inner.strip("./"):
+            found[name] = ""
+    return found
 
 
 def _exists(source: Path, path: str) -> bool:
@@ -107,17 +220,9 @@ def _exists(source: Path, path: str) -> bool:
         return False
 
 
-def _suggestion(store: DocumentReader, config: Config, reference: str) -> str:
+def _suggestion(store: DocumentReader, config: Config, reference: str, *, with_folders: bool = False) -> str:
     """The end of a sentence about a missing path: similar paths, if there are any."""
-    import difflib  # only where something is not found
-
-    paths = [
-        path
-        for collection in collections.searchable(store, config)
-        for path, state in store.states(collection.name).items()
-        if state.problem is None
-    ]
-    wanted = _SECTION_MARK.sub("", reference)
-    similar = difflib.get_close_matches(wanted, paths, n=MAX_SUGGESTIONS, cutoff=0.5)
-    similar += [path for path in paths if path.rpartition("/")[2] == wanted.rpartition("/")[2]]
-    return f"; did you mean {' or '.join(dict.fromkeys(similar[:MAX_SUGGESTIONS]))}?" if similar else "."
+    names = [collection.name for collection in collections.searchable(store, config)]
+    paths = [each.path for each in readings(reference)]
+    similar = similar_paths(store, names, min(paths, key=len, default=reference), with_folders=with_folders)
+    return f"; did you mean {' or '.join(similar)}?" if similar else "."

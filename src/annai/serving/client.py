@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, get_type_hints
 
 from annai.errors import AnnaiError, NotFound, ServerError
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Progress, Project
+from annai.searching.addresses import from_here
 from annai.searching.query import query_options
 from annai.serving.connection import CALL_SECONDS, Connection
 from annai.types import Answer, Freshness, ImportSummary, Query, QueryOptions, Request, Selection, Status
@@ -78,7 +79,7 @@ class Client(Project):
         return self.connection.get(Answer, "search", query=text, refresh=refresh, full=True, **sent)
 
     def locate(self, reference: str) -> Selection:
-        """Find a document or a section by its path or id."""
+        """Find a document, a section or some lines, by any address that annai prints."""
         return _from_here(lambda spell: self._locate(spell(reference)))
 
     def rebuild(
@@ -172,5 +173,6 @@ def _from_here(call: Callable[[Callable[[str], str]], T]) -> T:
 def _absolute_reference(path: str) -> str:
     """A path from the root of the file system; what cannot be one stays as it is."""
     name, colon, _ = path.partition(":")
-    is_named = colon and "/" not in name and not os.path.exists(path)  # noqa: PTH110 - a string as it was typed
-    return path if is_named else os.path.abspath(path)  # noqa: PTH100 - it may have a #1.2 after it
+    is_named = colon and "/" not in name
+    here = from_here(path)
+    return here if is_named or here != path else os.path.abspath(path)  # noqa: PTH100 - it may have a #1.2 after it

@@ -285,6 +285,7 @@ class MemoryStore(Store):
             for path, (root, indexed) in contents.documents.items()
             if (not where.paths or is_under(path, where.paths))
             and not is_under(path, where.excludes)
+            and (where.documents is None or path in where.documents)
             and not (where.clean_only and (contents.states[path].problem or self.requests.is_waiting(name, path)))
         ]
 

@@ -17,6 +17,7 @@ from annai.interfaces.terminal import echo, warn
 COMMANDS = {
     "search": "search",
     "get": "get",
+    "open": "open",
     "status": "status",
     "collection": "collection",
     "tool": "collection",

@@ -6,7 +6,7 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import format_option, project_command
-from annai.interfaces.render import collection_json, print_json, print_table
+from annai.interfaces.render import collection_json, local_time, print_json, print_table, searched_sentence
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.serving.client import Client
@@ -21,7 +21,8 @@ def command() -> None:
     """Register folders as collections.
 
     Each can be searched on its own. If none is registered, the project's folder is
-    the only collection. Also: `annai tool …`.
+    the only collection, named root; beside others it is what lies around them, and
+    can be disabled and enabled as they can. Also: `annai tool …`.
     """
 
 
@@ -29,14 +30,21 @@ def command() -> None:
 @_name
 @click.option("-d", "--description", required=True, help="What it contains; people and agents choose by it.")
 @click.option("-s", "--source", required=True, type=_folder, help="The folder to index.")
+@click.option(
+    "--keep-root/--no-keep-root",
+    default=None,
+    help="Whether searches cover the rest of the project's folder too (default: if it is indexed).",
+)
 @project_command(docs_dir=False)
-def add(config: Config, name: str, description: str, source: Path) -> None:
-    """Register a folder."""
+def add(config: Config, name: str, description: str, source: Path, keep_root: bool | None) -> None:
+    """Register a folder, and say what is searched from now on."""
     with open_project(config) as project:
-        added = project.add_collection(name, source, description)
+        added = project.add_collection(name, source, description, keep_root)
+        status = project.status()
         is_served = isinstance(project, Client)
     later = f"The next search indexes it, or `annai import -n {added.name}` does."
-    echo(f"Added {added.name}: {added.source}. {'The server indexes it now.' if is_served else later}")
+    echo(f"Added {added.name}: {added.source}.\n{'The server indexes it now.' if is_served else later}")
+    echo(searched_sentence(status))
 
 
 @command.command("update")
@@ -65,7 +73,8 @@ def delete(config: Config, name: str, yes: bool) -> None:
             echo("Nothing was deleted.")
             return
         project.delete_collection(name)
-    echo(f"Deleted {name}.")
+        status = project.status()
+    echo(f"Deleted {name}. {searched_sentence(status)}")
 
 
 @command.command("enable")
@@ -75,7 +84,8 @@ def enable(config: Config, name: str) -> None:
     """Include a collection in searches."""
     with open_project(config) as project:
         project.update_collection(name, enabled=True)
-    echo(f"Enabled {name}.")
+        status = project.status()
+    echo(f"Enabled {name}. {searched_sentence(status)}")
 
 
 @command.command("disable")
@@ -88,7 +98,8 @@ def disable(config: Config, name: str) -> None:
     """
     with open_project(config) as project:
         project.update_collection(name, enabled=False)
-    echo(f"Disabled {name}.")
+        status = project.status()
+    echo(f"Disabled {name}. {searched_sentence(status)}")
 
 
 @command.command("ls")
@@ -120,5 +131,5 @@ def _row(collection: Collection) -> tuple[str, ...]:
         "yes" if collection.enabled else "no",
         collection.description,
         str(collection.source),
-        collection.imported_at or "never",
+        local_time(collection.imported_at) or "never",
     )

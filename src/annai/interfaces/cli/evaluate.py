@@ -25,9 +25,6 @@ from annai.values import choices
 SAME_INDEX = frozenset({"search", "rerank"})
 """Sections of the settings that change nothing in an index."""
 
-LONGEST_TEXT = 60
-"""Characters of a question that the list of the worst shows."""
-
 
 @click.command()
 @click.option(
@@ -162,7 +159,7 @@ def _worst_row(outcome: QuestionResult) -> tuple[str, ...]:
     return (
         outcome.question.id,
         f"{outcome.ndcg:.3f}",
-        text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…",
+        text,
         outcome.wanted[0] if outcome.wanted else "nothing",
         str(outcome.rank or "—"),
     )

@@ -7,13 +7,14 @@ import click
 from annai.config import Config
 from annai.errors import QueryError
 from annai.interfaces.cli.options import open_fresh, project_command
-from annai.interfaces.render import print_json, section_json, section_line
+from annai.interfaces.render import content_json, print_json, section_json, section_line
 from annai.interfaces.terminal import echo, standard_output
-from annai.types import Selection, StoredSection
+from annai.searching.addresses import from_here
+from annai.types import Selection
 
 
 @click.command()
-@click.argument("reference", metavar="PATH|SECTION_ID")
+@click.argument("reference", metavar="REFERENCE")
 @click.option("--whole", "part", flag_value="whole", help="Show the section's whole document.")
 @click.option("--parent", "part", flag_value="parent", help="Show its parent section.")
 @click.option("--children", "part", flag_value="children", help="List the sections directly inside it.")
@@ -21,15 +22,17 @@ from annai.types import Selection, StoredSection
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @project_command()
 def command(config: Config, reference: str, part: str | None, lines: str | None, form: str) -> None:
-    """Show a document or a section.
+    """Show a document, a section or some lines.
 
-    PATH is a path as a search shows it. SECTION_ID is an id from a search's JSON, such
-    as root:guide/setup.md#1.2.
+    REFERENCE is anything that annai prints: a path, or one with a line after it
+    (guide/setup.md:44 is the section around that line, guide/setup.md:44-60 are these
+    lines), a section's number (guide/setup.md#1.2) or heading (guide/setup.md#install-it),
+    an id (root:guide/setup.md#1.2) or an address (annai://root/guide/setup.md).
     """
     if part and lines:
         raise click.UsageError("--lines applies to the whole document; drop --whole, --parent or --children.")
     with open_fresh(config) as project:
-        place = project.locate(reference)
+        place = project.locate(from_here(reference, config.root))
     if part == "children":
         children = place.children
         if form == "json":
@@ -37,28 +40,28 @@ def command(config: Config, reference: str, part: str | None, lines: str | None,
         for child in children if form == "text" else ():
             echo(section_line(child))
         return
-    section, text = _chosen(place, part, lines)
+    values = content_json(place) if not (part or lines) else _other_part(place, part, lines)
     if form == "json":
-        print_json({**section_json(section), "content": text})
+        print_json(values)
     else:
+        text = str(values["content"])
         # A copy is the document itself; only a prompt must not follow on its last line.
         echo(text, nl=standard_output(config).is_terminal and not text.endswith("\n"))
 
 
-def _chosen(place: Selection, part: str | None, lines: str | None) -> tuple[StoredSection, str]:
-    """The section to show, and its text; the root's text is the whole file, front matter included."""
+def _other_part(place: Selection, part: str | None, lines: str | None) -> dict[str, object]:
+    """Something else of the document than the reference names; the root's text is the whole file."""
+    root = place.sections[0]
     if lines:
-        return place.sections[0], _cut(place.document.text, lines)
-    section = place.section
-    if part == "whole":
-        section = place.sections[0]
-    elif part == "parent":
-        section = place.parent or section
-    return section, place.document.text if section.section.order == 0 else place.text(section)
+        first, last, text = _cut(place.document.text, lines)
+        return {**section_json(root), "start_line": first, "end_line": last, "file": place.file, "content": text}
+    section = root if part == "whole" else place.parent or place.section
+    text = place.document.text if section.section.order == 0 else place.text(section)
+    return {**section_json(section), "file": place.file, "content": text}
 
 
-def _cut(text: str, lines: str) -> str:
-    """The lines A to B of a text, from `A:B`, `A:`, `:B` or `A`."""
+def _cut(text: str, lines: str) -> tuple[int, int, str]:
+    """The first and the last of some lines of a text, from `A:B`, `A:`, `:B` or `A`, and what they say."""
     match = re.fullmatch(r"(\d{1,9})?(:)?(\d{1,9})?", lines)
     if not match or not (match[1] or match[3]):
         raise QueryError(f"{lines!r} is not a range of lines; write one like --lines 10:20.")
@@ -67,4 +70,5 @@ def _cut(text: str, lines: str) -> str:
     every = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", text)
     if first < 1 or (last is not None and last < first) or first > max(len(every), 1):
         raise QueryError(f"There are no lines {lines} in this document; it ends at line {len(every)}.")
-    return "".join(every[first - 1 : last])
+    cut = every[first - 1 : last]
+    return first, first + max(len(cut), 1) - 1, "".join(cut)

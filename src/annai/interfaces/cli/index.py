@@ -7,9 +7,9 @@ import click
 from annai.config import Config
 from annai.interfaces.cli.imports import tell
 from annai.interfaces.cli.options import format_option, progress_bar, project_command
-from annai.interfaces.render import print_json, queue_lines, status_json
-from annai.interfaces.terminal import echo
+from annai.interfaces.render import print_json, print_lines, queue_lines, status_json
 from annai.opening import open_project
+from annai.searching.addresses import from_here
 
 
 @click.group()
@@ -32,9 +32,7 @@ def status(config: Config, form: str | None) -> None:
         values |= {name: told[name] for name in ("requests", "indexing", "errors", "server")}
         print_json(values)
         return
-    echo(f"Indexed    {documents:,} documents, {sections:,} sections")
-    for line in queue_lines(found):
-        echo(line)
+    print_lines([("Indexed   ", f"{documents:,} documents,", f"{sections:,} sections"), *queue_lines(found)], config)
 
 
 @command.command("rebuild")
@@ -49,5 +47,5 @@ def rebuild(config: Config, paths: tuple[str, ...], force: bool) -> None:
     """
     start = perf_counter()
     with open_project(config) as project, progress_bar("Indexing") as progress:
-        summary = project.rebuild(paths, force=force, progress=progress)
+        summary = project.rebuild([from_here(each, config.root) for each in paths], force=force, progress=progress)
     tell(summary, perf_counter() - start)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -12,7 +13,7 @@ from annai.embedders.base import Embedder, Vectors, load_embedder
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import print_json, print_table, size
-from annai.interfaces.terminal import echo
+from annai.interfaces.terminal import echo, standard_output
 from annai.models.catalog import KEY_VARIABLES, MODELS, KnownModel, known_model, provider_of
 from annai.models.extras import EXTRAS, is_installed
 from annai.models.weights import downloaded_weights
@@ -49,7 +50,15 @@ def ls(config: Config, form: str | None) -> None:
         print_json(shown)
         return
     columns = ("name", "provider", "size", "languages", "dimensions", "licence", "installed")
-    print_table(columns, ([str(each[column]) for column in columns] for each in shown), config)
+    rows = [[str(each[column]) for column in columns] for each in shown]
+    if not standard_output(config).is_terminal:
+        print_table(columns, rows, config)
+        return
+    shortened = [[*map(_shorten, columns, row)] for row in rows]
+    print_table(columns, shortened, config, optional=("provider", "licence"))
+    # What to do is the same for many of them, and long.
+    for note in dict.fromkeys(row[-1] for row in rows if ":" in row[-1]):
+        echo(note)
 
 
 @command.command("show")
@@ -160,6 +169,13 @@ def _described(model: KnownModel) -> dict[str, object]:
         "licence": model.licence,
         "installed": _installed(model),
     }
+
+
+def _shorten(column: str, value: str) -> str:
+    """A value as the table shows it on a terminal."""
+    if column == "dimensions":
+        return re.sub(r", .*, ", "…", value)
+    return value.partition(":")[0].removesuffix(" languages")
 
 
 def _installed(model: KnownModel) -> str:

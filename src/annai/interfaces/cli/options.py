@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from annai.config import Config, load_config
+from annai.config import Config, load_config, variable
 from annai.interfaces.terminal import is_terminal, warn
 from annai.opening import open_project
 from annai.project import Confirm, Progress, Project
@@ -83,7 +83,7 @@ def set_up_logging(verbose: bool) -> None:
 @contextmanager
 def progress_bar(label: str) -> Iterator[Progress | None]:
     """A bar on standard error with counts, rate and time left, where that is a terminal; else nothing."""
-    if not is_terminal(sys.stderr):
+    if not is_terminal(sys.stderr) or variable("TERM") == "dumb":
         yield None
         return
     from rich.console import Console  # only where something is drawn

@@ -4,9 +4,10 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import confirm_large_index, progress_bar, project_command, warn_if_stale
-from annai.interfaces.render import SEARCH_FORMATS, print_answer
+from annai.interfaces.render import SEARCH_FORMATS, print_answer, unmatched_lines
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
+from annai.searching.addresses import filter_from_here
 from annai.searching.query import MAX_DEPTH, MAX_RESULTS, make_query
 from annai.types import Content, Mode, Sort
 from annai.values import choices
@@ -28,8 +29,8 @@ from annai.values import choices
     multiple=True,
     help="Return sections of this depth; repeatable.",
 )
-@click.option("--path", "paths", multiple=True, help="Search only files under this path; repeatable.")
-@click.option("--exclude", "excludes", multiple=True, help="Exclude files under this path; repeatable.")
+@click.option("--path", "paths", multiple=True, help="Search only files under this path or glob; repeatable.")
+@click.option("--exclude", "excludes", multiple=True, help="Exclude files under this path or glob; repeatable.")
 @click.option("--mode", type=click.Choice(choices(Mode)), help="Search by meaning, words or both.")
 @click.option("--sort", type=click.Choice(choices(Sort)), default="score", show_default=True)
 @click.option("--clean-only", is_flag=True, help="Exclude documents that changed since they were indexed.")
@@ -66,6 +67,9 @@ def command(
     The first search builds the index, and every later one updates it; a running
     server (`annai server start`) keeps it up to date all the time. The exit
     status is 1 if no document matches well.
+
+    --path and --exclude take a file or folder, as it is shown or absolute, or a glob:
+    "docs/**/*.md" is relative to where you are, "*.md" matches names everywhere.
     """
     asked = make_query(
         query,
@@ -73,8 +77,8 @@ def command(
         limit=limit or config.search.limit,
         per_document=config.search.per_document if per_document is None else per_document,
         collections=collections,
-        paths=paths,
-        excludes=excludes,
+        paths=[filter_from_here(each, config.root) for each in paths],
+        excludes=[filter_from_here(each, config.root) for each in excludes],
         clean_only=clean_only,
         depths=depths,
         mode=mode or config.search.mode,
@@ -85,7 +89,9 @@ def command(
         answer = project.search(asked, progress=progress, confirm=confirm_large_index(yes))
     warn_if_stale(answer.freshness)
     print_answer(answer, form, config, preview_lines=preview_lines, explain=explain)
-    if not answer.results:
+    for line in unmatched_lines(answer):
+        echo(line, err=True)
+    if not answer.results and not answer.unmatched:
         note = f" ({answer.note})" if answer.note else ""
         echo(f"Nothing found for {query!r}{note}; try other or fewer words.", err=True)
     if not answer.confident:

@@ -9,7 +9,7 @@ import click
 from annai.config import Config
 from annai.errors import ServerError
 from annai.interfaces.cli.options import duration, format_option, port_number, project_command
-from annai.interfaces.render import print_json, queue_lines, size, status_json
+from annai.interfaces.render import print_json, print_lines, queue_lines, size, status_json
 from annai.interfaces.terminal import echo, echo_line
 from annai.serving import daemon
 from annai.serving.client import Client
@@ -81,7 +81,7 @@ def status(config: Config, form: str | None) -> None:
         values: dict[str, object] = {"running": record is not None, "crashed": left_behind(config)}
         print_json(values | (_values(config, record) if record else {}))
     elif record:
-        _print(record, _ask(config, record))
+        _print(record, _ask(config, record), config)
     elif left_behind(config):
         echo("The server crashed or was killed; `annai server start` starts a new one.")
     else:
@@ -143,12 +143,13 @@ def _values(config: Config, record: ServerRecord) -> dict[str, object]:
     }
 
 
-def _print(record: ServerRecord, status: Status) -> None:
-    echo(f"Server     {record.url} (pid {record.pid}, annai {record.version})")
-    echo(f"Project    {record.project_root}")
-    echo(f"Uptime     {duration(_uptime(record))}")
+def _print(record: ServerRecord, status: Status, config: Config) -> None:
+    lines: list[tuple[str, ...]] = [
+        ("Server    ", record.url, f"(pid {record.pid}, annai {record.version})"),
+        ("Project   ", str(record.project_root)),
+        ("Uptime    ", duration(_uptime(record))),
+    ]
     if status.server:
-        echo(f"Memory     {size(status.server.memory)}")
-    echo(f"Log        {os.path.relpath(record.log) if record.log else 'standard error'}")
-    for line in queue_lines(status):
-        echo(line)
+        lines.append(("Memory    ", size(status.server.memory)))
+    lines.append(("Log       ", os.path.relpath(record.log) if record.log else "standard error"))
+    print_lines([*lines, *queue_lines(status)], config)

@@ -4,7 +4,16 @@ import click
 
 from annai.config import Config
 from annai.interfaces.cli.options import format_option, project_command
-from annai.interfaces.render import print_json, print_table, queue_lines, size, status_json
+from annai.interfaces.render import (
+    local_time,
+    print_json,
+    print_lines,
+    print_table,
+    queue_lines,
+    searched_sentence,
+    size,
+    status_json,
+)
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.types import Status
@@ -26,46 +35,53 @@ def command(config: Config, name: str, form: str | None) -> None:
     if (form or config.display.default_format) == "json":
         print_json(status_json(status))
         return
-    echo(f"Project    {status.root}")
-    echo(f"Index      {status.database} ({size(status.size_on_disk)})")
-    echo(f"Embedder   {status.embedder}")
+    lines: list[tuple[str, ...]] = [
+        ("Project   ", str(status.root)),
+        ("Index     ", status.database, f"({size(status.size_on_disk)})"),
+        ("Embedder  ", status.embedder),
+    ]
     if status.server:
-        echo(f"Server     {status.server.url} (pid {status.server.pid})")
+        lines.append(("Server    ", status.server.url, f"(pid {status.server.pid})"))
     if status.server or status.requests.get("pending") or status.requests.get("processing"):
-        for line in queue_lines(status):
-            echo(line)
+        lines += queue_lines(status)
+    print_lines(lines, config)
     echo()
     _print_collections(status, config)
+    if not name:
+        echo(f"\n{searched_sentence(status)}")
     if paths:
         echo()
         for path in paths:
             echo(path)
-    _print_problems(status)
+    _print_problems(status, config)
 
 
 def _print_collections(status: Status, config: Config) -> None:
-    rows = (
+    columns = ("collection", "enabled", "documents", "sections", "skipped", "failed", "last import")
+    rows = [
         (
             each.collection.name,
             "yes" if each.collection.enabled else "no",
             f"{each.statistics.documents:,}",
             f"{each.statistics.sections:,}",
-            f"{each.statistics.vectors:,}",
-            str(sum(state.problem is not None and state.problem.kind == "skipped" for state in each.problems)),
-            str(sum(state.problem is not None and state.problem.kind == "failed" for state in each.problems)),
-            each.collection.imported_at or "never",
+            f"{sum(state.problem is not None and state.problem.kind == 'skipped' for state in each.problems):,}",
+            f"{sum(state.problem is not None and state.problem.kind == 'failed' for state in each.problems):,}",
+            local_time(each.collection.imported_at) or "never",
         )
         for each in status.collections
-    )
-    print_table(
-        ("collection", "enabled", "documents", "sections", "vectors", "skipped", "failed", "last import"), rows, config
-    )
+    ]
+    print_table(columns, rows, config, optional=("enabled",))
 
 
-def _print_problems(status: Status) -> None:
+def _print_problems(status: Status, config: Config) -> None:
     problems = [(each.collection.name, state) for each in status.collections for state in each.problems]
     if problems:
         echo()
-    for name, state in problems:
-        if state.problem:
-            echo(f"{state.problem.kind}  {name}:{state.path}: {state.problem.reason}")
+    print_lines(
+        [
+            (f"{state.problem.kind} ", f"{name}:{state.path}:", state.problem.reason)
+            for name, state in problems
+            if state.problem
+        ],
+        config,
+    )

@@ -90,7 +90,7 @@ def content_tokens(text: str) -> int:
 
 def header_tokens(hit: Hit) -> int:
     """The tokens of a hit with all its fields, but without its text."""
-    names = [hit.id, hit.collection, hit.path, hit.title, hit.heading, *hit.heading_path]
+    names = [hit.id, hit.collection, hit.path, hit.file, hit.title, hit.heading, *hit.heading_path]
     more = sum(MORE_TOKENS + count_tokens(each.id) + count_tokens(each.heading) for each in hit.more)
     return FIELD_TOKENS + sum(map(count_tokens, names)) + more
 

@@ -46,6 +46,8 @@ def document_result(
     selection = _locate(project, path)
     if part == "children":
         return _children_result(selection)
+    if selection.last_line and part == "section" and start_line is None and end_line is None:
+        start_line, end_line = selection.line, selection.last_line
     by_lines = start_line is not None or end_line is not None
     stored = selection.sections[0] if by_lines else _select_part(selection, part)
     text, first_line = full_text(selection, stored), 1 if stored.section.order == 0 else stored.section.start_line
@@ -57,7 +59,7 @@ def document_result(
         count = "1 page" if len(pages) == 1 else f"{len(pages)} pages"
         raise QueryError(f"There is no page {page} of {stored.id}; it has {count}.")
     inner = _inner_sections(selection, stored) if len(pages) > 1 else []
-    return _page_result(stored, pages, page, inner, int(budget * (1 - PAGE_SHARE)) - NOTE_TOKENS)
+    return _page_result(selection, stored, pages, page, inner, int(budget * (1 - PAGE_SHARE)) - NOTE_TOKENS)
 
 
 def full_text(selection: Selection, stored: StoredSection) -> str:
@@ -155,12 +157,18 @@ def _children_result(selection: Selection) -> ToolResult:
 
 
 def _page_result(
-    stored: StoredSection, pages: Sequence[Page], number: int, inner: Sequence[StoredSection], remaining: int
+    selection: Selection,
+    stored: StoredSection,
+    pages: Sequence[Page],
+    number: int,
+    inner: Sequence[StoredSection],
+    remaining: int,
 ) -> ToolResult:
     """One page, with as many of the inner sections as fit into the remaining tokens."""
     page = pages[number - 1]
     fields: dict[str, Any] = {
         **_section_fields(stored),
+        "file": selection.file,
         "start_line": page.first_line,
         "end_line": page.last_line,
         "page": number,
@@ -170,7 +178,7 @@ def _page_result(
     facts = [_breadcrumbs(stored), line_range(page.first_line, page.last_line), f"id `{stored.id}`"]
     if len(pages) > 1:
         facts.append(f"page {number} of {len(pages)}")
-    blocks = [f"### {stored.path}:{page.first_line}\n{' · '.join(facts)}", fence(page.text)]
+    blocks = [f"### {selection.file}:{page.first_line}\n{' · '.join(facts)}", fence(page.text)]
     if number < len(pages):
         fields["next_page"] = number + 1
         blocks.append(f"To continue, call `get_document` with the same arguments and `page` {number + 1}.")

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from annai.interfaces.mcp.results import ToolResult
-from annai.interfaces.render import collection_json, summary_line
+from annai.interfaces.render import collection_json, searched_sentence, summary_line
 from annai.serving.wire import plain
 from annai.types import Collection, CollectionStatus, ImportSummary, Status
 
@@ -16,8 +16,9 @@ MAX_COLLECTION_LINE_BYTES = 200
 """One collection's line in the instructions: two hundred letters, or about sixty Japanese characters."""
 
 
-def collections_result(collections: Sequence[CollectionStatus]) -> ToolResult:
-    """What there is to search."""
+def collections_result(status: Status) -> ToolResult:
+    """What there is to search, and what a search without a collection covers."""
+    collections = status.collections
     rows = [
         {
             **collection_json(each.collection),
@@ -31,7 +32,8 @@ def collections_result(collections: Sequence[CollectionStatus]) -> ToolResult:
         f"{each.collection.description or 'no description'} ({_counts(each)}, in `{each.collection.source}`)"
         for each in collections
     ]
-    return ToolResult({"collections": rows}, "\n".join(lines))
+    fields = {"collections": rows, "searched": list(status.searched)}
+    return ToolResult(fields, "\n".join([*lines, searched_sentence(status)]))
 
 
 def import_result(summary: ImportSummary, total_sections: int, problems: Sequence[str]) -> ToolResult:

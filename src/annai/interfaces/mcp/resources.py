@@ -9,8 +9,7 @@ from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.documents import full_text
 from annai.interfaces.mcp.indexing import searched_names
 from annai.project import Project
-
-SCHEME = "annai://"
+from annai.searching.addresses import SCHEME
 
 PAGE_DOCUMENTS = 200
 """Documents in one page of the list."""

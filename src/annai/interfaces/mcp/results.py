@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from annai.interfaces.mcp.budget import Excerpt, fit_excerpts
-from annai.interfaces.render import answer_json, breadcrumbs, correction_lines, result_count
+from annai.interfaces.render import answer_json, breadcrumbs, correction_lines, result_count, unmatched_lines
 from annai.serving.wire import plain
 from annai.text.tokens import count_tokens
 from annai.types import Answer, Query
@@ -30,7 +30,7 @@ class ToolResult:
 
 def answer_result(answer: Answer, budget: int, notes: Sequence[str] = ()) -> ToolResult:
     """Search results, within this many tokens."""
-    answer_notes = [*correction_lines(answer), *([answer.note] if answer.note else [])]
+    answer_notes = [*correction_lines(answer), *unmatched_lines(answer), *([answer.note] if answer.note else [])]
     if not answer.confident:
         answer_notes.append("No good match: these are only the nearest sections, and probably do not answer.")
     excerpts = fit_excerpts(answer.results, budget - NOTE_TOKENS - sum(map(count_tokens, answer_notes)))
@@ -63,7 +63,7 @@ def empty_result(query: Query, reasons: Sequence[str], notes: Sequence[str]) -> 
         "other words, or fewer",
         "`list_collections` to see what there is",
     ]
-    sentences = [f"Nothing found{''.join(f': {each}' for each in reasons)}.", f"Try: {'; '.join(hints)}.", *notes]
+    sentences = ["Nothing found.", *reasons, f"Try: {'; '.join(hints)}.", *notes]
     return ToolResult({"query": query.text, "total": 0, "results": [], "notes": sentences}, " ".join(sentences))
 
 
@@ -114,7 +114,7 @@ def _result_block(number: int, excerpt: Excerpt) -> str:
         facts.append(_truncation_fact(excerpt))
     if hit.index_status != "latest":
         facts.append(_STATUS_NOTES[hit.index_status])
-    lines = [f"### {number}. {hit.path}:{hit.start_line}", " · ".join(facts)]
+    lines = [f"### {number}. {hit.file or hit.path}:{hit.start_line}", " · ".join(facts)]
     lines += [fence(excerpt.content)] if excerpt.content else []
     lines += [f"- also line {each.line}: {each.heading} · id `{each.id}`" for each in hit.more]
     return "\n".join(lines)

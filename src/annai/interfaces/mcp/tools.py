@@ -1,6 +1,5 @@
 """What can an agent do? The tools: how they are described to a model, and what each of them does."""
 
-import difflib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,20 +8,16 @@ from annai.config import Config
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.arguments import Argument, check_arguments
 from annai.interfaces.mcp.documents import document_result
-from annai.interfaces.mcp.indexing import Indexing, Report, searched_names
+from annai.interfaces.mcp.indexing import Indexing, Report
 from annai.interfaces.mcp.reports import collections_result, import_result, problem_lines, status_result
 from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result
-from annai.interfaces.render import correction_lines
-from annai.project import Project
+from annai.interfaces.render import correction_lines, unmatched_lines
 from annai.searching.query import MAX_DEPTH, MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS, make_query
-from annai.types import Collection, Mode, Query
+from annai.types import Collection, Mode
 from annai.values import choices
 
 MOST_RESULTS = 50
 """Results of one search: more would not fit into any answer."""
-
-SUGGESTIONS = 3
-"""Names that “did you mean” suggests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +112,7 @@ class Tools:
             Argument(
                 "path",
                 "string",
-                "Only documents under this folder, or this file, such as `guide/` or `guide/setup.md`.",
+                "Only documents under this folder, this file or this glob, such as `guide/` or `guide/**/*.md`.",
                 maximum=MAX_PATH_CHARACTERS,
             ),
             Argument(
@@ -133,7 +128,8 @@ class Tools:
         reference = Argument(
             "path",
             "string",
-            "A document's path as a search shows it (`guide/setup.md`), or a section's id (`docs:guide/setup.md#1.2`).",
+            "A path as a search shows it (`guide/setup.md`), also with a line or lines (`guide/setup.md:44-60`) or a "
+            "heading (`guide/setup.md#install-it`); or a section's id (`docs:guide/setup.md#1.2`).",
             required=True,
             minimum=1,
             maximum=MAX_PATH_CHARACTERS,
@@ -214,8 +210,7 @@ class Tools:
                 raise
             return ToolResult({"query": query.text, "total": 0, "results": [], "notes": notes}, "\n".join(notes))
         if not answer.results:
-            reasons = await self._indexing.use(lambda project: _reasons_for_nothing(project, query))
-            return empty_result(query, reasons, [*correction_lines(answer), *notes])
+            return empty_result(query, unmatched_lines(answer), [*correction_lines(answer), *notes])
         return answer_result(answer, self._config.search.max_tokens, notes)
 
     async def _get_document(self, arguments: dict[str, Any], report: Report) -> ToolResult:
@@ -226,7 +221,7 @@ class Tools:
         return await self._indexing.use(lambda project: document_result(project, tokens, **arguments))
 
     async def _list_collections(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
-        return collections_result((await self._indexing.use(lambda project: project.status())).collections)
+        return collections_result(await self._indexing.use(lambda project: project.status()))
 
     async def _reindex(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         summary = await self._indexing.reindex(arguments["paths"] or (), arguments["force"], report)
@@ -241,19 +236,3 @@ class Tools:
 def arguments_of(tool: Tool, values: dict[str, Any] | None) -> dict[str, Any]:
     """A tool's arguments, checked."""
     return check_arguments(tool.name, tool.arguments, values or {})
-
-
-def _reasons_for_nothing(project: Project, query: Query) -> list[str]:
-    """Why a search found nothing, as far as that is known."""
-    if not query.where.paths:
-        return []
-    (wanted,) = query.where.paths
-    prefix = wanted.strip("/").removeprefix("./")
-    names = query.where.collections or searched_names(project)
-    paths = [path for name in names for path in project.document_paths(name)]
-    if any(path == prefix or path.startswith(f"{prefix}/") for path in paths):
-        return []
-    folders = {path.rpartition("/")[0] for path in paths} - {""}
-    close = difflib.get_close_matches(prefix, [*folders, *paths], n=SUGGESTIONS, cutoff=0.5)
-    instead = f" (did you mean {' or '.join(close)}?)" if close else ""
-    return [f"no document lies under {wanted!r}{instead}"]

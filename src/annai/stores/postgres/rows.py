@@ -127,6 +127,9 @@ def where_clause(where: Where, document: str, collections: Sequence[int] | None)
             clauses.append(form.format(" OR ".join(["w.path = %s OR (w.path > %s AND w.path < %s)"] * len(prefixes))))
             for prefix in map(trim_prefix, prefixes):
                 values += [escape(prefix), escape(prefix) + "/", escape(prefix) + "0"]
+    if where.documents is not None:
+        clauses.append("w.path = ANY(%s)")
+        values.append([*map(escape, where.documents)])
     if where.clean_only:
         clauses.append(
             """w.problem_kind IS NULL AND NOT EXISTS (SELECT 1 FROM annai_requests r JOIN annai_collections c

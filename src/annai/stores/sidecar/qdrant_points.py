@@ -258,6 +258,8 @@ def _filter(collections: Sequence[int] | None, where: Where) -> Model:
     must = [] if collections is None else [among("collection", [*collections, -1])]
     if where.paths:
         must.append(among("folders", [trim_prefix(prefix) for prefix in where.paths]))
+    if where.documents is not None:
+        must.append(among("folders", where.documents))
     must_not = [among("folders", [trim_prefix(prefix) for prefix in where.excludes])] if where.excludes else []
     return models.Filter(must=must, must_not=must_not) if must or must_not else None
 

@@ -99,7 +99,7 @@ class Passages:
         named = self.collections(table, where)
         if named is not None:
             allowed = np.isin(table.collections, named)
-        if where.paths or where.excludes or where.clean_only:
+        if where.paths or where.excludes or where.clean_only or where.documents is not None:
             documents = np.isin(table.documents, self._documents(where))
             allowed = documents if allowed is None else allowed & documents
         return allowed
@@ -139,6 +139,9 @@ class Passages:
                 clauses.append(form.format(" OR ".join(["path = ? OR substr(path, 1, ?) = ?"] * len(prefixes))))
                 for prefix in map(trim_prefix, prefixes):
                     values += [prefix, len(prefix) + 1, prefix + "/"]
+        if where.documents is not None:
+            clauses.append("path IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(where.documents))
         if where.clean_only:
             clauses.append(
                 """problem_kind IS NULL AND NOT EXISTS (SELECT 1 FROM index_requests r JOIN collections c

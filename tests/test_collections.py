@@ -1,0 +1,126 @@
+"""What is searched when collections come and go? Never less or more than was said."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from annai.engine import Engine
+from annai.errors import CollectionError
+from annai.upkeep.worker import Worker
+from tests.conftest import Annai, results
+from tests.loopback import eventually
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def tree(write: Write, docs: Path) -> Path:
+    """A folder with a folder in it that becomes a collection."""
+    write("guide/a.md", "# Guide\n\nAn apple.")
+    write("api/b.md", "# API\n\nAn apple.")
+    write("api/v2/c.md", "# API 2\n\nAn apple.")
+    write("apis/d.md", "# Other APIs\n\nAn apple.")
+    return docs
+
+
+def found(engine: Engine) -> list[str]:
+    return sorted(hit.id for hit in engine.search("apple", limit=20))
+
+
+ROOT = ["root:apis/d.md", "root:guide/a.md"]
+API = ["api:b.md", "api:v2/c.md"]
+
+
+def test_a_root_that_was_indexed_stays_and_shares_nothing_with_collections_inside(engine: Engine, tree: Path) -> None:
+    engine.refresh()
+    engine.add_collection("api", tree / "api", "The API")
+    assert found(engine) == [*API, *ROOT]
+    assert [each.name for each in engine.list_collections()] == ["api", "root"]
+    assert engine.status().searched == ("api", "root")
+    assert engine.document_paths("root") == ["apis/d.md", "guide/a.md"]
+    (tree / "api" / "new.md").write_text("# New\n\nAn apple.")
+    assert found(engine) == ["api:b.md", "api:new.md", "api:v2/c.md", *ROOT]
+    engine.import_collection("root", "replace")
+    assert engine.document_paths("root") == ["apis/d.md", "guide/a.md"]
+
+
+def test_a_root_that_was_never_indexed_is_left_out_and_can_be_added(engine: Engine, tree: Path) -> None:
+    engine.add_collection("api", tree / "api")
+    assert found(engine) == API
+    assert engine.status().searched == ("api",)
+    with pytest.raises(CollectionError, match="`annai collection enable -n root` adds it"):
+        engine.search("apple", collections=["root"])
+    engine.update_collection("root", enabled=True)
+    assert found(engine) == [*API, *ROOT]
+    engine.update_collection("root", enabled=False)
+    assert found(engine) == API
+    assert [each.enabled for each in engine.list_collections()] == [True, False]
+    engine.delete_collection("root")
+    assert [each.name for each in engine.list_collections()] == ["api"]
+
+
+def test_what_is_said_of_the_root_is_done(engine: Engine, tree: Path, tmp_path: Path) -> None:
+    engine.add_collection("api", tree / "api", keep_root=True)
+    assert found(engine) == [*API, *ROOT]
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    engine.add_collection("outside", outside)
+    assert found(engine) == [*API, *ROOT]
+    engine.delete_collection("outside")
+    engine.add_collection("outside", outside, keep_root=False)
+    assert found(engine) == API
+    engine.delete_collection("outside")
+    engine.add_collection("all", tree, keep_root=True)
+    assert engine.status().searched == ("all", "api")
+
+
+def test_without_any_collection_the_root_is_all_of_the_folder_again(engine: Engine, tree: Path) -> None:
+    everything = sorted(["root:api/b.md", "root:api/v2/c.md", *ROOT])
+    engine.refresh()
+    engine.add_collection("api", tree / "api")
+    assert found(engine) == [*API, *ROOT]
+    engine.update_collection("root", enabled=False)
+    engine.delete_collection("api")
+    assert engine.list_collections() == []
+    assert engine.status().searched == ("root",)
+    assert found(engine) == everything
+    engine.add_collection("api", tree / "api", keep_root=False)
+    engine.delete_collection("api")
+    assert found(engine) == everything
+
+
+def test_the_root_is_the_projects_own(engine: Engine, tree: Path) -> None:
+    with pytest.raises(CollectionError, match="is the project itself"):
+        engine.update_collection("root", enabled=False)
+    engine.add_collection("api", tree / "api", keep_root=True)
+    with pytest.raises(CollectionError, match="is the project itself"):
+        engine.update_collection("root", source=tree / "guide")
+    assert engine.update_collection("root", description="The rest").description == "The rest"
+
+
+def test_a_worker_moves_files_between_the_root_and_a_new_collection(engine: Engine, tree: Path) -> None:
+    with Worker(engine):
+        eventually(lambda: len(engine.document_paths("root")) == 4)
+        engine.add_collection("api", tree / "api")
+        eventually(lambda: engine.document_paths("root") == ["apis/d.md", "guide/a.md"])
+        eventually(lambda: engine.document_paths("api") == ["b.md", "v2/c.md"])
+        engine.delete_collection("api")
+        eventually(lambda: len(engine.document_paths("root")) == 4)
+
+
+def test_every_command_says_what_is_searched_from_now_on(annai: Annai, tree: Path) -> None:
+    add = ("collection", "add", "-n", "api", "-d", "The API", "-s", "api")
+    left_out = f"It does not cover the rest of {tree}; `annai collection enable -n root` adds it."
+    assert f"A search covers api. {left_out}" in annai(*add).stdout
+    assert left_out in annai("status").stdout
+    assert {row["collection"] for row in results(annai, "apple")} == {"api"}
+    told = annai("collection", "enable", "-n", "root").stdout
+    assert told == f"Enabled root. A search covers api, the rest of {tree} (root).\n"
+    assert {row["collection"] for row in results(annai, "apple")} == {"api", "root"}
+    assert json.loads(annai("status", "--format", "json").stdout)["searched"] == ["api", "root"]
+    assert annai("collection", "delete", "-n", "api", "-y").stdout == f"Deleted api. A search covers all of {tree}.\n"
+    assert f"A search covers api, the rest of {tree} (root)." in annai(*add).stdout
+    annai("collection", "delete", "-n", "api", "-y")
+    assert left_out in annai(*add, "--no-keep-root").stdout
