@@ -13,7 +13,7 @@ from annai.types import Document, FileState, Format, Section
 
 def seen(text: str, text_format: Format = "markdown") -> str:
     """What is left to read, with single spaces."""
-    result = readable(text, text_format)
+    result = readable(text, text_format, is_shown=True)
     assert len(result) == len(text)
     return " ".join(result.split())
 
@@ -72,6 +72,12 @@ def test_what_readers_do_not_read_is_blanked(text: str, left: str) -> None:
 )
 def test_code_and_prose_are_left_alone(text: str) -> None:
     assert readable(text, "markdown") == text
+
+
+def test_a_call_in_a_sentence_is_found_by_the_words_that_name_it() -> None:
+    text = '{{< glossary_tooltip text="ポッド" term_id="pod" >}}を作る'
+    assert readable(text, "markdown").split() == ["ポッド", "pod", "を作る"]
+    assert readable(text, "markdown", is_shown=True).split() == ["ポッド", "を作る"]
 
 
 def test_a_code_span_ends_with_its_paragraph() -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
 from annai.searching.closeness import Closeness, closeness
+from annai.searching.preview import Preview, make_previews
 from annai.searching.ranking import Candidates, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
 from annai.searching.spelling import apply_corrections, find_corrections
 from annai.stores.base import PassageSearcher
@@ -82,7 +83,7 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
         corrected = replace(query, text=apply_corrections(query.text, corrections))
         passages = _find_passages(store, embedder, corrected)
         matches = _fold_into_sections(store, passages, query.depths)
-        hits = sort_hits(_load_hits(store, matches[: query.limit], query.content), query.sort)
+        hits = sort_hits(_load_hits(store, embedder, matches[: query.limit], corrected), query.sort)
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
     took_ms = (perf_counter() - start) * 1000
@@ -247,10 +248,10 @@ def _ancestors(tree: Sequence[StoredSection], section: Section) -> Iterator[Sect
         yield section
 
 
-def _load_hits(store: PassageSearcher, matches: Sequence[_SectionMatch], content: Content) -> list[Hit]:
+def _load_hits(store: PassageSearcher, embedder: Embedder, matches: Sequence[_SectionMatch], query: Query) -> list[Hit]:
     """The matches with their texts; a piece is shown as the section it belongs to."""
     documents = _DocumentCache(store)
-    hits = []
+    loaded = []
     for match in matches:
         stored, section = match.passage.stored, match.section
         document = documents.get(stored)
@@ -258,11 +259,14 @@ def _load_hits(store: PassageSearcher, matches: Sequence[_SectionMatch], content
             tree = store.sections(stored.collection, stored.path)
             section = next(each for each in _ancestors(tree, section) if not each.piece)
         if document is not None:
-            hits.append(_hit(section, match.passage, document, content))
-    return hits
+            loaded.append((section, match.passage, document))
+    with timer("preview"):
+        passages = [(document, section, passage.stored.section) for section, passage, document in loaded]
+        previews = make_previews(embedder, query.text, passages, query.preview_lines)
+    return [_hit(*each, preview, query.content) for each, preview in zip(loaded, previews, strict=True)]
 
 
-def _hit(section: Section, scored: _ScoredPassage, document: Document, content: Content) -> Hit:
+def _hit(section: Section, scored: _ScoredPassage, document: Document, preview: Preview, content: Content) -> Hit:
     stored, passage = scored.stored, scored.stored.section
     texts = {
         "passage": document.text[passage.start : passage.end],
@@ -286,6 +290,8 @@ def _hit(section: Section, scored: _ScoredPassage, document: Document, content: 
         token_count=section.token_count,
         score=round(scored.score, 4),
         content=texts[content],
+        preview=preview.text,
+        preview_line=preview.line,
         index_status="outdated" if stored.problem else "updating" if stored.waiting else "latest",
         is_dirty=stored.problem is not None or stored.waiting,
         passage=texts["passage"],

@@ -16,17 +16,17 @@ MAX_INDENT = 80
 
 
 @lru_cache(maxsize=2)  # the passages of a document are asked for one after another
-def readable(text: str, text_format: Format) -> str:
+def readable(text: str, text_format: Format, *, is_shown: bool = False) -> str:
     """The text with blanks in place of what readers do not read: every other character and line stays where it is.
 
     In Markdown that is comments, tags, scripts and styles, MDX imports and exports, template calls, ids and attributes
-    of headings, and link definitions; but not in code, where all of it is text. A template call in a sentence keeps its
-    quoted words, which stand for what readers read there, and tags and calls keep `READ_ATTRIBUTES`. In
-    reStructuredText it is comments.
+    of headings, and link definitions; but not in code, where all of it is text. Tags and calls keep `READ_ATTRIBUTES`.
+    A call in a sentence stands for a word of it: it keeps all its quoted words, which name that word, also in another
+    language; in what is shown only if it has none of these attributes. In reStructuredText it is comments.
     """
     if text_format == "markdown" and _MARKDOWN_HINT.search(text):
         # Every line begins after a line end, and no construct begins without one of a few characters: that is quick.
-        return _MARKDOWN.sub(_blank_markdown, f"\n{text}")[1:]
+        return _MARKDOWN.sub(_blank_shown if is_shown else _blank_indexed, f"\n{text}")[1:]
     if text_format == "rst" and ".." in text:
         return _RST.sub(lambda match: _blank(match[0], []), f"\n{text}")[1:]
     return text
@@ -88,15 +88,18 @@ _RST = re.compile(
 _NOT_LINE_END = re.compile(r"[^\n\r]")
 
 
-def _blank_markdown(match: re.Match[str]) -> str:
+def _blank_indexed(match: re.Match[str]) -> str:
+    is_word = match.lastgroup == "call" and not _is_alone_on_its_line(match)
+    return _blank(match[0], _spans(_ARGUMENT, match[0])) if is_word else _blank_shown(match)
+
+
+def _blank_shown(match: re.Match[str]) -> str:
     kind, source = match.lastgroup, match[0]
     if kind in _TEXT:
         return source
-    kept: list[tuple[int, int]] = []
-    if kind in ("tag", "call") and ("=" in source or kind == "call"):
-        kept = _spans(_VALUE, source)
-        if kind == "call" and not kept and not _is_alone_on_its_line(match):
-            kept = _spans(_ARGUMENT, source)
+    kept = _spans(_VALUE, source) if kind in ("tag", "call") and "=" in source else []
+    if kind == "call" and not kept and not _is_alone_on_its_line(match):
+        kept = _spans(_ARGUMENT, source)
     return _blank(source, kept)
 
 
