@@ -69,7 +69,7 @@ def main() -> None:
                 for number, question in enumerate(drawn, 1):
                     out.write(f"\n{name} {number}: {question}\n{show(engine, question, counts[name])}")
     print(f"| lines of previews | {' | '.join(counts)} |\n|---|{'---|' * len(counts)}")
-    for kind in ("all", *KINDS, "heading again"):
+    for kind in ("all", *KINDS, "heading again", "cut off"):
         print(f"| {kind} | {' | '.join(str(count[kind]) for count in counts.values())} |")
 
 
@@ -99,7 +99,8 @@ def kind_of(line: str, hit: Hit) -> str:
     """The kind of a wasted line; empty if the line may be worth reading."""
     if line.strip("#=*` ") in {hit.heading, hit.title, *hit.heading_path}:
         return "heading again"
-    return next((kind for kind, pattern in KINDS.items() if pattern.fullmatch(line)), "")
+    kind = next((kind for kind, pattern in KINDS.items() if pattern.fullmatch(line)), "")
+    return kind or ("cut off" if line.startswith("…") or line.endswith("…") else "")
 
 
 if __name__ == "__main__":

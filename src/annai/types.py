@@ -453,7 +453,7 @@ class Status:
 
 def breadcrumbs(title: str, heading_path: Sequence[str]) -> str:
     """Where a section is in its document: the title, and the headings from the outermost to the section's own."""
-    return " › ".join(dict.fromkeys((title, *heading_path)))
+    return " › ".join(dict.fromkeys(filter(None, (title, *heading_path))))
 
 
 def section_id(collection: str, path: str, section: Section) -> str:

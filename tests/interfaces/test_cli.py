@@ -84,6 +84,10 @@ def test_matched_words_are_marked_in_colour_when_colour_is_wanted(annai: Annai, 
     shown = annai("search", "apples", "--format", "text").stdout
     mark = "\x1b[31m\x1b[1m"
     assert f"Some {mark}apple\x1b[0m text." in shown
+    write("fruit/apple-tree.md", "# The apple tree\n\nIt grows.")
+    shown = annai("search", "apple tree").stdout
+    assert f"fruit/\x1b[0m{mark}apple\x1b[0m\x1b[1m-\x1b[0m{mark}tree\x1b[0m\x1b[1m.md:3" in shown
+    assert f"The \x1b[0m{mark}apple\x1b[0m" in shown
 
 
 def test_paths_open_from_the_current_folder_and_work_with_get(annai: Annai, write: Write) -> None:
@@ -307,8 +311,8 @@ def test_config_is_accepted_before_and_after_the_command_and_from_the_environmen
     config.write_text(f'[project]\nroot = "{docs}"\n[embedding]\nprovider = "hashing"\n')
     annai = Annai(tmp_path)
     for arguments in (("--config", str(config), "search", "apple"), ("search", "apple", "--config", str(config))):
-        assert "docs/a.md:1" in annai(*arguments).stdout
-    assert "docs/a.md:1" in annai("search", "apple", environment={"ANNAI_CONFIG": str(config)}).stdout
+        assert "docs/a.md:3" in annai(*arguments).stdout
+    assert "docs/a.md:3" in annai("search", "apple", environment={"ANNAI_CONFIG": str(config)}).stdout
 
 
 @pytest.mark.parametrize("program", ["mdvec", "search-docs"])

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -209,6 +210,7 @@ def _join(first: str, second: str) -> str:
     return first + second if is_cjk(first[-1]) or first[-1] in _CJK_MARKS else f"{first} {second}"
 
 
+@lru_cache(maxsize=64)  # a sentence is laid out anew with each one that joins it
 def _soften(source: str) -> str:
     """A sentence without the marks of Markdown, and without the gaps where something was that readers do not read."""
     text = source[:MAX_SENTENCE_CHARACTERS]
