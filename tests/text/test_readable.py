@@ -40,7 +40,7 @@ def seen(text: str, text_format: Format = "markdown") -> str:
         ("## Install {#install}", "## Install"),
         ("## Install {/*install*/}", "## Install"),
         ("## Install {: #install .big data-x=1}", "## Install"),
-        ('[ref]: https://example.com "Title"\n[other]: <a b>\nText', "Text"),
+        ('[ref]: https://example.com "Title"\n[other]: <a b>\n[last]:\n  https://example.com\nText', "Text"),
     ],
 )
 def test_what_readers_do_not_read_is_blanked(text: str, left: str) -> None:
