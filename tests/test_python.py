@@ -101,7 +101,7 @@ def test_several_threads_may_use_one_project(engine: Engine, write: Write, remot
 
 def test_a_notebook_shows_an_answer_as_a_table_in_which_nothing_is_live() -> None:
     hostile = "<script>alert(1)</script>"
-    hit = Hit("root:a.md", "root", f"{hostile}.md", "", "", (hostile,), 0, (), 1, 1, 0, 1, 1, 0.5, "", passage=hostile)
+    hit = Hit("root:a.md", "root", f"{hostile}.md", "", "", (hostile,), 0, (), 1, 1, 0, 1, 1, 0.5, "", preview=hostile)
     shown = Answer("q", 1.0, 1, (hit,))._repr_html_()
     assert shown.startswith("<table>")
     assert "<script" not in shown

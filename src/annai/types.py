@@ -14,7 +14,8 @@ IndexStatus = Literal["latest", "updating", "outdated"]
 ImportMode = Literal["new", "replace", "update"]
 RequestStatus = Literal["pending", "processing", "completed", "failed", "skipped"]
 
-PREVIEW_CHARACTERS = 200
+PREVIEW_LINES = 3
+"""Lines of about 100 columns in each preview."""
 
 IMPLICIT_COLLECTION = "root"
 """The name of the one collection of a project that has none registered: the project's root itself."""
@@ -234,6 +235,7 @@ class Query:
     mode: Mode = "hybrid"
     sort: Sort = "score"
     content: Content = "section"
+    preview_lines: int = PREVIEW_LINES
 
 
 class QueryOptions(TypedDict, total=False):
@@ -249,6 +251,7 @@ class QueryOptions(TypedDict, total=False):
     mode: Mode
     sort: Sort
     content: Content
+    preview_lines: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,10 +302,14 @@ class Hit:
     content: str
     file: str = ""
     """Where the file is, from the project's root; `path` is its path in the collection."""
+    preview: str = ""
+    """The sentences that are closest to the question, without markup."""
+    preview_line: int = 1
+    """The line on which the preview begins."""
     index_status: IndexStatus = "latest"
     is_dirty: bool = False
     passage: str = ""
-    """The text that matched best, for previews."""
+    """The text that matched best."""
     passage_line: int = 1
     """The line on which that text begins."""
     more: tuple[OtherSection, ...] = ()
@@ -310,10 +317,9 @@ class Hit:
     reasons: Reasons = field(default_factory=Reasons)
 
     @property
-    def preview(self) -> str:
-        """The beginning of the passage that matched, in one line."""
-        line = " ".join(self.passage.split())
-        return line if len(line) <= PREVIEW_CHARACTERS else line[: PREVIEW_CHARACTERS - 1] + "…"
+    def breadcrumbs(self) -> str:
+        """Where it is: the document's title, and the headings from the outermost to its own."""
+        return breadcrumbs(self.title, self.heading_path)
 
     @property
     def text(self) -> str:
@@ -380,7 +386,7 @@ class Answer:
             return "<tr>" + "".join(f"<{tag}>{escape(value)}</{tag}>" for value in values) + "</tr>"
 
         rows = [
-            cells("td", f"{hit.score:.2f}", f"{hit.path}:{hit.passage_line}", " › ".join(hit.heading_path), hit.preview)
+            cells("td", f"{hit.score:.2f}", f"{hit.path}:{hit.preview_line}", hit.breadcrumbs, hit.preview)
             for hit in self.results
         ]
         return f"<table>{cells('th', 'score', 'file', 'section', 'text')}{''.join(rows)}</table>"
@@ -488,6 +494,11 @@ class Status:
     """The latest requests that failed for good or wait to be tried again, newest first."""
     server: ServerStatus | None = None
     """The server that answered, if one did."""
+
+
+def breadcrumbs(title: str, heading_path: Sequence[str]) -> str:
+    """Where a section is in its document: the title, and the headings from the outermost to the section's own."""
+    return " › ".join(dict.fromkeys(filter(None, (title, *heading_path))))
 
 
 def section_id(collection: str, path: str, section: Section) -> str:

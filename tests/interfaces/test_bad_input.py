@@ -49,12 +49,12 @@ def test_home_and_root_are_refused_unless_named(docs: Path, write: Write) -> Non
     assert "the whole file system" in Annai(Path("/"))("search", "apple", code=1).stderr
     (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
     assert "your home folder" in annai("search", "apple", code=1, environment=home).stderr
-    assert "a.md:1" in annai("search", "apple", "--docs-dir", str(docs), environment=home).stdout
+    assert "a.md:3" in annai("search", "apple", "--docs-dir", str(docs), environment=home).stdout
     below = docs / "below"
     below.mkdir()
     (docs / "annai.toml").unlink()
     (below / "b.md").write_text("# B\n\nbanana")
-    assert "b.md:1" in Annai(below)("search", "banana", "--mode", "keyword", environment=home).stdout
+    assert "b.md:3" in Annai(below)("search", "banana", "--mode", "keyword", environment=home).stdout
 
 
 def test_more_than_five_thousand_files_are_not_indexed_without_a_yes(annai: Annai, write: Write) -> None:

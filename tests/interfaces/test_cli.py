@@ -30,6 +30,8 @@ RESULT_FIELDS = [
     "token_count",
     "score",
     "content",
+    "preview",
+    "preview_line",
     "index_status",
     "is_dirty",
     "more",
@@ -40,7 +42,7 @@ def test_a_first_search_indexes_and_answers_without_any_set_up(docs: Path, write
     write("手順/環境構築.md", "# 環境構築\n\n開発環境を用意する方法を説明します。")
     write("other.md", "# Other\n\nSomething else.")
     done = Annai(docs)("search", "環境構築の方法")
-    assert "手順/環境構築.md:1" in done.stdout
+    assert "手順/環境構築.md:3" in done.stdout
     assert done.stderr == ""
     assert (docs / ".annai" / ".gitignore").read_text() == "*\n"
 
@@ -72,7 +74,7 @@ def test_every_format_names_the_file_and_the_line(annai: Annai, write: Write) ->
     assert "`b/a.md:5`" in markdown
     assert "> An apple a day." in markdown
     text = annai("search", "apple", "--preview-lines", "1", "--explain").stdout
-    assert "b/a.md:5" in text
+    assert "b/a.md:7" in text  # the line that is shown first
     assert "Title › Apples" in text
     assert "meaning" in text
 
@@ -81,7 +83,13 @@ def test_matched_words_are_marked_in_colour_when_colour_is_wanted(annai: Annai, 
     write("a.md", "# Title\n\nSome apple text.")
     config = annai.folder / "annai.toml"
     config.write_text(config.read_text() + '[display]\ncolor = "always"\n')
-    assert "Some \x1b[33m\x1b[1mapple\x1b[0m text." in annai("search", "apples").stdout
+    shown = annai("search", "apples", "--format", "text").stdout
+    mark = "\x1b[31m\x1b[1m"
+    assert f"Some {mark}apple\x1b[0m text." in shown
+    write("fruit/apple-tree.md", "# The apple tree\n\nIt grows.")
+    shown = annai("search", "apple tree").stdout
+    assert f"fruit/\x1b[0m{mark}apple\x1b[0m\x1b[1m-\x1b[0m{mark}tree\x1b[0m\x1b[1m.md:3" in shown
+    assert f"The \x1b[0m{mark}apple\x1b[0m" in shown
 
 
 def test_paths_open_from_the_current_folder_and_work_with_get(annai: Annai, write: Write) -> None:
@@ -307,8 +315,8 @@ def test_config_is_accepted_before_and_after_the_command_and_from_the_environmen
     config.write_text(f'[project]\nroot = "{docs}"\n[embedding]\nprovider = "hashing"\n')
     annai = Annai(tmp_path)
     for arguments in (("--config", str(config), "search", "apple"), ("search", "apple", "--config", str(config))):
-        assert "docs/a.md:1" in annai(*arguments).stdout
-    assert "docs/a.md:1" in annai("search", "apple", environment={"ANNAI_CONFIG": str(config)}).stdout
+        assert "docs/a.md:3" in annai(*arguments).stdout
+    assert "docs/a.md:3" in annai("search", "apple", environment={"ANNAI_CONFIG": str(config)}).stdout
 
 
 @pytest.mark.parametrize("program", ["mdvec", "search-docs"])

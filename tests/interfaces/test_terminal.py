@@ -196,7 +196,7 @@ def test_a_pipe_gets_every_format_unchanged_and_without_colours_of_ours(hostile:
 
 def test_force_color_colours_a_pipe_and_escapes_what_a_pager_would_obey(hostile: Annai) -> None:
     text = piped(hostile, "search", "apple", environment={"FORCE_COLOR": "1"}).decode()
-    assert "\x1b[33m\x1b[1mapple\x1b[0m" in text
+    assert "\x1b[31m\x1b[1mapple\x1b[0m" in text
     assert OBEYED.findall(OWN_STYLES.sub("", text)) == []
     both = {"FORCE_COLOR": "1", "NO_COLOR": "1"}
     assert "\x1b[1m" not in piped(hostile, "search", "apple", environment=both).decode()

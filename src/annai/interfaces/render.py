@@ -11,9 +11,11 @@ from annai.config import Config
 from annai.interfaces.terminal import Screen, cells, echo, standard_output
 from annai.searching.spelling import apply_corrections
 from annai.text.escapes import escape_json, escape_line
-from annai.text.tokens import matching_spans, query_words, words
+from annai.text.matches import Asked, asked, matching_spans
+from annai.text.width import wrap
 from annai.types import (
     IMPLICIT_COLLECTION,
+    PREVIEW_LINES,
     Answer,
     Collection,
     Hit,
@@ -49,11 +51,10 @@ COLUMN_GAP = "  "
 _NUMBER = re.compile(r"[\d.,]+|—")
 """What stands at the right of its column."""
 
-MAX_PREVIEW_CHARACTERS = 400
-"""A preview line is cut here before it is fitted to the terminal."""
 
-
-def print_answer(answer: Answer, form: str, config: Config, *, preview_lines: int = 3, explain: bool = False) -> None:
+def print_answer(
+    answer: Answer, form: str, config: Config, *, preview_lines: int = PREVIEW_LINES, explain: bool = False
+) -> None:
     """Write an answer to standard output in one of `SEARCH_FORMATS`."""
     if form == "text":
         echo(_render_text(answer, standard_output(config), preview_lines, explain), nl=False, styled=True)
@@ -166,11 +167,6 @@ def document_json(selection: Selection) -> dict[str, object]:
         "content": document.text,
         "sections": [section_json(each) for each in selection.sections if not each.section.piece],
     }
-
-
-def breadcrumbs(title: str, heading_path: Sequence[str]) -> str:
-    """Where a section is in its document: the headings from the outermost to its own, or else the title."""
-    return " › ".join(dict.fromkeys(heading_path or (title,)))
 
 
 def section_line(stored: StoredSection) -> str:
@@ -315,27 +311,24 @@ def size(count: int) -> str:
 
 
 def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bool) -> str:
-    weights = query_words(apply_corrections(answer.query, answer.corrected))
-    terms = {word for word, weight in weights.items() if weight == 1} or set(weights)
+    question = asked(apply_corrections(answer.query, answer.corrected))
     width = screen.width
     several = len({hit.collection for hit in answer.results}) > 1
     blocks = [f"{screen.show(line, dim=True)}\n" for line in (*correction_lines(answer), *doubt_lines(answer))]
     for hit in answer.results:
-        address = screen.show(f"{_relative_path(hit, answer.sources)}:{hit.passage_line}", bold=True)
-        address = screen.link(address, answer.sources[hit.collection] / hit.path)
+        path = f"{_relative_path(hit, answer.sources)}:{hit.preview_line}"
+        address = screen.link(_mark(path, question, screen, bold=True), answer.sources[hit.collection] / hit.path)
         label = screen.show(f"[{hit.collection}] ", fg="magenta") if several else ""
         lines = [screen.flow([f"{label}{address}", f"{_bar(hit.score, screen)} {hit.score:.2f}"], "  ")]
         lines.append(
-            "  "
-            + screen.show(breadcrumbs(hit.title, hit.heading_path), fg="cyan")
-            + (" (out of date)" if hit.is_dirty else "")
+            "  " + _mark(hit.breadcrumbs, question, screen, fg="cyan") + (" (out of date)" if hit.is_dirty else "")
         )
         if explain:
             explained = [screen.show(word, dim=True) for word in _explanation(hit).split()]
             lines.append(screen.flow(["  " + explained[0], *explained[1:]]))
         lines += [
-            f"  {screen.show('│', dim=True)} {_highlight(line, terms, width - 4, screen)}"
-            for line in _best_lines(_without_heading(hit), terms, preview_lines)
+            f"  {screen.show('│', dim=True)} {line}"
+            for line in _preview_lines(hit, question, width - 4, screen, preview_lines)
         ]
         lines += [f"  {screen.show(_more_line(each), dim=True)}" for each in hit.more]
         blocks.append("\n".join(lines) + "\n")
@@ -356,7 +349,7 @@ def _render_markdown(answer: Answer, explain: bool) -> str:
         quote = "\n".join(f"> {line}".rstrip() for line in hit.content.strip().splitlines())
         more = "".join(f"- line {each.line}: {each.heading} (`{each.id}`)\n" for each in hit.more)
         parts = [f"{notes}\n", *([f"{quote}\n"] if quote else []), *([f"See also:\n\n{more}"] if more else [])]
-        blocks.append(f"## {breadcrumbs(hit.title, hit.heading_path)}\n\n" + "\n".join(parts))
+        blocks.append(f"## {hit.breadcrumbs}\n\n" + "\n".join(parts))
     return "\n".join(blocks)
 
 
@@ -365,42 +358,37 @@ def _more_line(section: OtherSection) -> str:
     return f"+ line {section.line}: {section.heading}  {section.id}"
 
 
-def _best_lines(passage: str, terms: set[str], count: int) -> list[str]:
-    """The `count` consecutive non-blank lines of a passage that hold most of the terms; of several such, the first."""
-    lines = [line[:MAX_PREVIEW_CHARACTERS].rstrip() for line in passage.splitlines() if line.strip()]
-    matches = [terms.intersection(words(line)) for line in lines]
-    starts = range(max(len(lines) - count, 0) + 1)
-    best = max(starts, key=lambda start: len(set().union(*matches[start : start + count])), default=0)
-    return lines[best : best + count]
+def _preview_lines(hit: Hit, question: Asked, width: int, screen: Screen, count: int) -> list[str]:
+    """The preview, wrapped to the width with its matches marked; a terminal gets as many lines as were asked for."""
+    # A line that is escaped has its full width.
+    shown = [escape_line(line) if screen.is_terminal else line for line in hit.preview.split("\n") if line]
+    lines = [_mark(line, question, screen, span) for line in shown for span in wrap(line, width)]
+    if screen.is_terminal and len(lines) > count:
+        return [*lines[: count - 1], f"{lines[count - 1]}…"][:count]
+    return lines
 
 
-def _without_heading(hit: Hit) -> str:
-    """The passage without its heading line: the heading is shown above it."""
-    first, _, rest = hit.passage.lstrip().partition("\n")
-    return rest if first.strip("# ") == hit.heading and rest.strip() else hit.passage
-
-
-def _highlight(line: str, terms: set[str], width: int, screen: Screen) -> str:
-    """The line with its matches highlighted, cut to the width around the first match."""
-    spans = matching_spans(line, terms)
-    first = spans[0][0] if spans else 0
-    begin = 0 if cells(line[: first + 20]) <= width else max(first - 20, 0)
-    end = begin
-    room = width - 2
-    while end < len(line) and room >= 2:
-        room -= cells(line[end])
-        end += 1
+def _mark(
+    text: str,
+    question: Asked,
+    screen: Screen,
+    span: tuple[int, int] | None = None,
+    *,
+    fg: str | None = None,
+    bold: bool | None = None,
+) -> str:
+    """A text, or a span of it, with what the question names marked: in grep's colour, which every background suits."""
+    begin, end = span or (0, len(text))
     pieces, at = [], begin
-    for start, stop in spans:
-        if start >= end:
-            break
-        pieces += [
-            screen.show(line[at : max(start, at)]),
-            screen.show(line[max(start, at) : min(stop, end)], fg="yellow", bold=True),
-        ]
-        at = min(max(stop, at), end)
-    pieces.append(screen.show(line[at:end]))
-    return ("…" if begin else "") + "".join(pieces) + ("…" if end < len(line) else "")
+    for start, stop in matching_spans(text, question):
+        first, last = max(start, at), min(stop, end)
+        if first < last:
+            pieces += [
+                screen.show(text[at:first], fg=fg, bold=bold),
+                screen.show(text[first:last], fg="red", bold=True),
+            ]
+            at = last
+    return "".join((*pieces, screen.show(text[at:end], fg=fg, bold=bold) if at < end else ""))
 
 
 def _bar(score: float, screen: Screen) -> str:

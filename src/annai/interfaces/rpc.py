@@ -16,7 +16,7 @@ from annai.errors import AnnaiError, QueryError, ServerError
 from annai.interfaces.render import answer_json, document_json, selection_json
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Duration, Operation, Project
 from annai.serving.wire import from_json, plain
-from annai.types import Content, Mode, ServerStatus, Sort
+from annai.types import PREVIEW_LINES, Content, Mode, ServerStatus, Sort
 from annai.values import TypeHint, decode_fields, shorten, suggest
 
 logger = logging.getLogger(__name__)
@@ -119,6 +119,7 @@ class Service:
         sort: Sort = "score",
         content: Content | None = None,
         clean_only: bool = False,
+        preview_lines: int = PREVIEW_LINES,
         explain: bool = False,
         refresh: bool = False,
         full: bool = False,
@@ -138,6 +139,7 @@ class Service:
             sort=sort,
             content=content or defaults.content,
             clean_only=clean_only,
+            preview_lines=preview_lines,
         )
         return answer if full else answer_json(answer, explain)
 

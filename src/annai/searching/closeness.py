@@ -90,6 +90,35 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     return Closeness(passage, window, title, coverage, about, len(query_tokens))
 
 
+def sentence_closeness(
+    embedder: StaticEmbedder, query: str, sentences: Sequence[NDArray[np.uint16]]
+) -> tuple[Floats, Floats] | None:
+    """How close each sentence, given by its tokens, comes to each token of a question, and these tokens' weights.
+
+    As `closeness` for texts without labels, but a token is rare among the sentences. None if there are no tokens.
+    """
+    distinct = sorted(set(embedder.token_ids(query).tolist()))
+    query_tokens, query_vectors = _heaviest_tokens(embedder, np.array(distinct, np.uint16))
+    ids = np.concatenate([*sentences, np.zeros(0, np.uint16)])
+    if not len(query_tokens) or not len(ids):
+        return None
+    row = {token: number for number, token in enumerate(dict.fromkeys(ids.tolist()))}
+    vectors = embedder.token_vectors(np.array([*row], np.int64))
+    query_lengths = _lengths(query_vectors)
+    similarity = np.zeros((len(row) + 1, len(query_tokens)), np.float32)
+    # Not with BLAS, whose threads take longer to start than this takes.
+    products = np.einsum("id,jd->ij", vectors / _lengths(vectors)[:, None], query_vectors / query_lengths[:, None])
+    np.clip(products, 0, 1, similarity[:-1])
+    # A token that is similar to none begins every sentence, so that none is empty.
+    tokens = [number for each in sentences for number in (len(row), *map(row.__getitem__, each.tolist()))]
+    lengths = np.array([len(each) + 1 for each in sentences])
+    best = np.maximum.reduceat(similarity[tokens], np.cumsum(lengths) - lengths, axis=0)
+    held = (best > 0.99).sum(axis=0)
+    rarity = np.sqrt(np.log1p((len(sentences) - held + 0.5) / (held + 0.5)))
+    weights = (query_lengths * rarity).astype(np.float32)
+    return best, weights / max(float(weights.sum()), 1e-9)
+
+
 class _PassageTokens:
     """The tokens of several passages in one array, each as its index among the distinct tokens."""
 

@@ -160,7 +160,7 @@ def _measure(
 ) -> QuestionResult:
     """Search for one question, and measure the answer."""
     start = perf_counter()
-    answer = search(Query(question.text, limit=RANK_CUTOFF, mode=mode, content="none"))
+    answer = search(Query(question.text, limit=RANK_CUTOFF, mode=mode, content="none", preview_lines=0))
     milliseconds = (perf_counter() - start) * 1000
     documents = tuple(dict.fromkeys(hit.path for hit in answer.results))
     wanted = tuple(path for path, relevance in relevant.items() if relevance > 0)

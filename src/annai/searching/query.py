@@ -4,7 +4,7 @@ from typing import Unpack
 
 from annai.errors import QueryError
 from annai.settings import Search
-from annai.types import Query, QueryOptions, Where
+from annai.types import PREVIEW_LINES, Query, QueryOptions, Where
 
 MAX_QUERY_CHARACTERS = 10_000
 """More is a document, not a question."""
@@ -14,6 +14,9 @@ MAX_RESULTS = 1000
 
 MAX_DEPTH = 3
 """Sections have headings of levels 1 to 3; the document itself has depth 0."""
+
+MAX_PREVIEW_LINES = 100
+"""More is the text itself, which `content` gives."""
 
 MAX_FILTERS = 100
 """Collections, paths, excludes or depths in one query: each is compared with every document's path."""
@@ -38,6 +41,7 @@ def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> 
         mode=options.get("mode", defaults.mode),
         sort=options.get("sort", "score"),
         content=options.get("content", defaults.content),
+        preview_lines=options.get("preview_lines", PREVIEW_LINES),
     )
 
 
@@ -55,6 +59,7 @@ def query_options(query: Query) -> QueryOptions:
         "mode": query.mode,
         "sort": query.sort,
         "content": query.content,
+        "preview_lines": query.preview_lines,
     }
 
 
@@ -71,6 +76,8 @@ def check_query(query: Query) -> None:
         raise QueryError(f"limit must be between 1 and {MAX_RESULTS:,}, not {query.limit}.")
     if not 0 <= query.per_document <= MAX_RESULTS:
         raise QueryError(f"per_document must be between 0 (no limit) and {MAX_RESULTS:,}, not {query.per_document}.")
+    if not 0 <= query.preview_lines <= MAX_PREVIEW_LINES:
+        raise QueryError(f"preview_lines must be between 0 and {MAX_PREVIEW_LINES}, not {query.preview_lines}.")
     if any(not 0 <= depth <= MAX_DEPTH for depth in query.depths):
         raise QueryError(f"depths must be between 0 and {MAX_DEPTH}.")
     where = query.where

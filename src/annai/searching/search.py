@@ -15,6 +15,7 @@ from annai.embedders.packing import pack_tokens
 from annai.embedders.static import token_model
 from annai.searching.closeness import Closeness, closeness
 from annai.searching.confidence import MIN_CONFIDENCE
+from annai.searching.preview import Preview, make_previews
 from annai.searching.ranking import Candidates, Compare, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
 from annai.searching.spelling import apply_corrections, find_corrections
 from annai.stores.base import PassageSearcher
@@ -405,7 +406,7 @@ def _load_hits(store: PassageSearcher, results: Sequence[_Result], query: Query)
     may_choose = query.per_document == 1 and not query.depths
     near = _look_around(store, [result.match for result in results])
     asked = _content_words(query.text)
-    hits = []
+    loaded = []
     for found in results:
         document = documents.get(found.match.passage.stored)
         if document is None:
@@ -415,8 +416,11 @@ def _load_hits(store: PassageSearcher, results: Sequence[_Result], query: Query)
         if not _stands_alone(section):
             around = _key_around(result.match)
             section = (near.get(around) or store.lookup([around])[around]).section
-        hits.append(_hit(section, result, document, query.content))
-    return hits
+        loaded.append((section, result, document))
+    with timer("preview"):
+        passages = [(document, section, result.match.passage.stored.section) for section, result, document in loaded]
+        previews = make_previews(query.text, passages, query.preview_lines)
+    return [_hit(*each, preview, query.content) for each, preview in zip(loaded, previews, strict=True)]
 
 
 def _look_around(store: PassageSearcher, matches: Sequence[_SectionMatch]) -> dict[int, StoredSection]:
@@ -438,7 +442,7 @@ def _opening(near: Mapping[int, StoredSection], match: _SectionMatch) -> StoredS
     return next((each for each in first if each and each.section.is_passage and each.section.number == (0,)), None)
 
 
-def _hit(section: Section, result: _Result, document: Document, content: Content) -> Hit:
+def _hit(section: Section, result: _Result, document: Document, preview: Preview, content: Content) -> Hit:
     scored = result.match.passage
     stored, passage = scored.stored, scored.stored.section
     texts = {
@@ -463,6 +467,8 @@ def _hit(section: Section, result: _Result, document: Document, content: Content
         token_count=section.token_count,
         score=round(scored.confidence, 4),
         content=texts[content],
+        preview=preview.text,
+        preview_line=preview.line,
         index_status="outdated" if stored.problem else "updating" if stored.waiting else "latest",
         is_dirty=stored.problem is not None or stored.waiting,
         passage=texts["passage"],

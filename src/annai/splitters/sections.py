@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from annai.settings import Chunking
 from annai.splitters.cuts import token_pieces
 from annai.splitters.tree import Tree
+from annai.text.readable import readable
 from annai.text.tokens import count_tokens
 from annai.types import Document, Heading, Section
 
@@ -131,13 +132,16 @@ class _SectionBuilder:
         return self._tokens[after] - self._tokens[first]
 
     def _has_body(self, first: int, after: int) -> bool:
-        """Whether there is anything but headings between two edges."""
+        """Whether there is anything to read but headings between two edges."""
         starts = (self._headings[edge - 1].end if edge else self._edges[0] for edge in range(first, after))
         ends = self._edges[first + 1 : after + 1]
-        return any(self._document.text[start:end].strip() for start, end in zip(starts, ends, strict=True))
+        return any(self._is_read(start, end) for start, end in zip(starts, ends, strict=True))
 
     def _is_blank(self, first: int, after: int) -> bool:
-        return not self._document.text[self._edges[first] : self._edges[after]].strip()
+        return not self._is_read(self._edges[first], self._edges[after])
+
+    def _is_read(self, start: int, end: int) -> bool:
+        return bool(readable(self._document.text[start:end], self._document.format).strip())
 
 
 def _parts(headings: Sequence[Heading]) -> list[_Part]:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from annai.text.readable import readable
 from annai.types import Document, Section
 
 FIELD_NAMES = ("title", "headings", "path", "body")
@@ -49,7 +50,7 @@ def passage_fields(document: Document, passage: Section) -> Fields:
         title=document.title,
         headings="\n".join((*headings, *filter(None, about))),
         path=str(PurePosixPath(document.path).with_suffix("")),
-        body=_without_heading(document.text[passage.start : passage.end], passage),
+        body=_without_heading(readable(document.text, document.format)[passage.start : passage.end], passage),
     )
 
 

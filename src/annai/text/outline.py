@@ -1,7 +1,7 @@
 """Where are the headings and the blocks of this text?"""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,7 +27,7 @@ def outline(text: str, text_format: Format, start: int = 0) -> Outline:
 def plain_heading(source: str) -> str:
     """A Markdown heading's text as a person reads it: without markup, link targets, anchors, shortcodes and tags."""
     source = source[: 4 * MAX_HEADING_CHARACTERS]
-    plain = _strip_markup(source) if _MARKUP_CHARACTER.search(source) else source
+    plain = strip_markup(source) if has_markup(source) else source
     plain = " ".join(plain.split())
     if not plain:
         # A heading that is only a shortcode, such as {{% heading "whatsnext" %}}, has its words in the quotes.
@@ -59,17 +59,17 @@ _LINK_DEFINITION = re.compile(r"\[[^\]]+\]:")
 _PROTECTED = re.compile(r"\\([!-/:-@\[-`{-~])|(?<!`)(`+)(?!`)(.+?)(?<!`)\2(?!`)", re.DOTALL)
 _PLACEHOLDER = re.compile("\0(\\d+)\0")
 _MARKUP: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\{\{[<%].*?[%>]\}\}"), ""),
+    (re.compile(r"\{\{[<%].*?[%>]\}\}|\{/\*.*?\*/\}"), ""),
     (re.compile(r"(?:\s*\{[#.:][^{}]*\})+\s*\Z"), ""),
     (re.compile(r"<((?:https?|ftp|mailto):[^\s<>]+)>"), r"\1"),
     (re.compile(r"<!--.*?-->|</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>", re.DOTALL), ""),
 )
 _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])")
-_EMPHASIS: tuple[re.Pattern[str], ...] = (
-    re.compile(r"(?<!\*)(\*{1,3})(?![\s*])(.+?)(?<![\s*])\1(?!\*)", re.DOTALL),
-    re.compile(r"(?<!\w)(_{1,3})(?![\s_])(.+?)(?<![\s_])\1(?!\w)", re.DOTALL),
-    re.compile(r"(?<!~)(~~)(?![\s~])(.+?)(?<![\s~])\1(?!~)", re.DOTALL),
-)
+_EMPHASIS: Mapping[str, re.Pattern[str]] = {
+    "*": re.compile(r"(?<!\*)(\*{1,3})(?![\s*])(.+?)(?<![\s*])\1(?!\*)", re.DOTALL),
+    "_": re.compile(r"(?<!\w)(_{1,3})(?![\s_])(.+?)(?<![\s_])\1(?!\w)", re.DOTALL),
+    "~": re.compile(r"(?<!~)(~~)(?![\s~])(.+?)(?<![\s~])\1(?!~)", re.DOTALL),
+}
 
 
 def _markdown_outline(text: str, start: int) -> Outline:
@@ -175,7 +175,13 @@ def _parser() -> "Callable[[str], list[Token]]":
     return parse
 
 
-def _strip_markup(source: str) -> str:
+def has_markup(source: str) -> bool:
+    """Whether there may be something for `strip_markup` to do."""
+    return _MARKUP_CHARACTER.search(source) is not None
+
+
+def strip_markup(source: str) -> str:
+    """A short Markdown text without its marks: emphasis, code spans, links, images, tags and escapes."""
     protected: list[str] = []
 
     def protect(match: re.Match[str]) -> str:
@@ -183,14 +189,14 @@ def _strip_markup(source: str) -> str:
         return f"\0{len(protected) - 1}\0"
 
     text = _PROTECTED.sub(protect, source.replace("\0", ""))
-    for pattern, replacement in _MARKUP:
+    for pattern, replacement in _MARKUP if "<" in text or "{" in text else ():
         text = pattern.sub(replacement, text)
-    for _ in range(3):  # an image inside a link, and one more for good measure
+    for _ in range(3 if "[" in text else 0):  # an image inside a link, and one more for good measure
         text, changes = _LINK.subn(r"\1", text)
         if not changes:
             break
-    for pattern in _EMPHASIS:
-        for _ in range(2):
+    for mark, pattern in _EMPHASIS.items():
+        for _ in range(2 if mark in text else 0):
             text = pattern.sub(r"\2", text)
     if "&" in text:
         from html import unescape

@@ -36,7 +36,6 @@ _SYMBOLS = (
 _WORD = re.compile(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+|[{_SYMBOLS}]")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
 _FINAL_LONG_VOWEL = re.compile(rf"(?<=[{_KATAKANA}ー]{{2}})ー(?![{_KATAKANA}ー])")
-_CLUSTER = re.compile(r".[\u0300-\u036f\u3099\u309a\uff9e\uff9f]*", re.DOTALL)
 _QUOTED = re.compile(r'["“”]([^"“”]+)["“”]|`([^`]+)`')
 _RUN = re.compile(r"[!-~]+")
 _SENTENCE_PUNCTUATION = ",;:!?\"'`*"
@@ -199,20 +198,9 @@ def phrase_score(text: str, phrase: str) -> float:
     return 1.0 if re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) else PARTIAL_PHRASE_SCORE
 
 
-def matching_spans(text: str, terms: set[str]) -> list[tuple[int, int]]:
-    """The spans of a text that match one of the terms, merged and in order; used to highlight matches.
-
-    A single CJK character among the terms matches itself.
-    """
-    normalised, origin = _normalise_with_spans(text)
-    merged: list[tuple[int, int]] = []
-    for start, end in _term_spans(normalised, terms):
-        first, last = origin[start][0], origin[end - 1][1]
-        if merged and first <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return merged
+def runs(text: str) -> Iterator[re.Match[str]]:
+    """The runs of a normalised text that `words` makes words of."""
+    return _WORD.finditer(text)
 
 
 def is_cjk(text: str) -> bool:
@@ -286,29 +274,3 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
 _WORD_CACHE = _WordCache()
 _STOP_STEMS = frozenset(_STEMMER.stemWords(sorted(STOP_WORDS)))
-
-
-def _term_spans(text: str, terms: set[str]) -> Iterator[tuple[int, int]]:
-    """Spans of the text, in order, whose words are among the terms."""
-    for match in _WORD.finditer(text):
-        run, start = match.group(), match.start()
-        if not is_cjk(run):
-            if not terms.isdisjoint(_WORD_CACHE[run]):
-                yield match.span()
-            continue
-        for i in range(len(run)):
-            if run[i] in terms:
-                yield start + i, start + i + 1
-            if run[i : i + 2] in terms:
-                yield start + i, min(start + i + 2, match.end())
-
-
-def _normalise_with_spans(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The normalised text, and for each of its characters the span that it came from."""
-    letters: list[str] = []
-    spans: list[tuple[int, int]] = []
-    for match in _CLUSTER.finditer(text):
-        for letter in unicodedata.normalize("NFKC", match.group()):
-            letters.append(letter)
-            spans.append(match.span())
-    return "".join(letters), spans

@@ -8,8 +8,8 @@ from annai.interfaces.render import SEARCH_FORMATS, print_answer, unmatched_line
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.searching.addresses import filter_from_here
-from annai.searching.query import MAX_DEPTH, MAX_RESULTS, make_query
-from annai.types import Content, Mode, Sort
+from annai.searching.query import MAX_DEPTH, MAX_PREVIEW_LINES, MAX_RESULTS, make_query
+from annai.types import PREVIEW_LINES, Content, Mode, Sort
 from annai.values import choices
 
 
@@ -40,7 +40,7 @@ from annai.values import choices
     help="Text in each result (search.content: section).",
 )
 @click.option("--format", "form", type=click.Choice(SEARCH_FORMATS), default="text", show_default=True)
-@click.option("--preview-lines", type=click.IntRange(0, 100), default=3, show_default=True)
+@click.option("--preview-lines", type=click.IntRange(0, MAX_PREVIEW_LINES), default=PREVIEW_LINES, show_default=True)
 @click.option("--explain", is_flag=True, help="Show where each score comes from.")
 @click.option("--yes", is_flag=True, help="Index without asking, however many files there are.")
 @project_command()
@@ -84,6 +84,7 @@ def command(
         mode=mode or config.search.mode,
         sort=sort,
         content=content or config.search.content,
+        preview_lines=preview_lines,
     )
     with open_project(config) as project, progress_bar("Indexing") as progress:
         answer = project.search(asked, progress=progress, confirm=confirm_large_index(yes))

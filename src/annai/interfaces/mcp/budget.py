@@ -1,4 +1,4 @@
-"""How much of an answer fits? Whole sections first, then the passages that matched, within a number of tokens."""
+"""How much of an answer fits? Whole sections first, then passages that matched or previews, within a token limit."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from annai.types import Hit
 MAX_HEADERS_SHARE = 0.5
 """The share of a budget that may go into naming the results, rather than into their text."""
 
-FIELD_TOKENS = 150
+FIELD_TOKENS = 160
 """The tokens of a result's field names, quotes and numbers."""
 
 MORE_TOKENS = 25
@@ -35,8 +35,8 @@ class Excerpt:
 def fit_excerpts(hits: Sequence[Hit], budget: int) -> list[Excerpt]:
     """What to show of each hit, in the same order; the last ones are dropped if not even their headers fit.
 
-    A hit is shown whole if that leaves room for the headers after it, or else with the passage that matched, if that
-    fits. What remains goes to the truncated ones: they continue after their passage.
+    A hit is shown whole if that leaves room for the headers after it, or else with the passage that matched or with its
+    preview, if one of them fits. What remains goes to the truncated ones: they continue after their passage.
     """
     headers = [header_tokens(hit) for hit in hits]
     while len(headers) > 1 and sum(headers) > budget * MAX_HEADERS_SHARE:
@@ -45,9 +45,10 @@ def fit_excerpts(hits: Sequence[Hit], budget: int) -> list[Excerpt]:
     excerpts: list[Excerpt] = []
     for hit in hits[: len(headers)]:
         excerpt = Excerpt(hit, "", is_whole=not hit.content)
-        for text, is_whole in ((hit.content, True), (hit.passage, False)):
+        texts = ((hit.content, True, 0), (hit.passage, False, hit.passage_line), (hit.preview, False, hit.preview_line))
+        for text, is_whole, line in texts:
             if text and (cost := content_tokens(text)) <= remaining:
-                excerpt = Excerpt(hit, text, is_whole, 0 if is_whole else hit.passage_line)
+                excerpt = Excerpt(hit, text, is_whole, line)
                 remaining -= cost
                 break
         excerpts.append(excerpt)

@@ -7,11 +7,11 @@ from typing import Any
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.budget import content_tokens, split_lines, truncate
 from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult, fence, line_range
-from annai.interfaces.render import breadcrumbs, section_json
+from annai.interfaces.render import section_json
 from annai.project import Project
 from annai.serving.wire import plain
 from annai.text.tokens import count_tokens
-from annai.types import Selection, StoredSection
+from annai.types import Selection, StoredSection, breadcrumbs
 
 PAGE_SHARE = 0.8
 """The share of a budget that is the text itself; the rest names the page and, in long documents, the inner sections."""

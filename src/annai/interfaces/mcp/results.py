@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from annai.interfaces.mcp.budget import Excerpt, fit_excerpts
-from annai.interfaces.render import answer_json, breadcrumbs, correction_lines, result_count, unmatched_lines
+from annai.interfaces.render import answer_json, correction_lines, result_count, unmatched_lines
 from annai.serving.wire import plain
 from annai.text.tokens import count_tokens
 from annai.types import Answer, Query
@@ -83,6 +83,7 @@ def fence(text: str) -> str:
 def _with_excerpt(row: dict[str, Any], excerpt: Excerpt) -> dict[str, Any]:
     """A result's fields with the text that fits."""
     row["content"] = excerpt.content
+    del row["preview"]  # the content holds it, or is it
     if not excerpt.is_whole:
         row["truncated"] = True
         row["content_start_line"] = excerpt.first_line or row["start_line"]
@@ -105,7 +106,7 @@ def _result_block(number: int, excerpt: Excerpt) -> str:
     """A result: where it is, how to read more, and its text."""
     hit = excerpt.hit
     facts = [
-        breadcrumbs(hit.title, hit.heading_path),
+        hit.breadcrumbs,
         line_range(hit.start_line, hit.end_line),
         f"score {hit.score:.2f}",
         f"id `{hit.id}`",
@@ -123,6 +124,8 @@ def _result_block(number: int, excerpt: Excerpt) -> str:
 def _truncation_fact(excerpt: Excerpt) -> str:
     if not excerpt.content:
         return "truncated: text not shown"
+    if excerpt.content == excerpt.hit.preview:
+        return f"truncated to a preview of line {excerpt.first_line}, {excerpt.hit.token_count:,} tokens in all"
     count = excerpt.content.rstrip().count("\n") + 1
     first = excerpt.first_line or excerpt.hit.start_line
     return f"truncated to {line_range(first, first + count - 1)}, {excerpt.hit.token_count:,} tokens in all"
