@@ -210,7 +210,7 @@ def _phrase_shares(
         if keyword_shares[row] and (document := documents.get(stored[row])) is not None:
             section = stored[row].section
             text = document.text[section.start : section.end]
-            shares[row] = sum(phrase_score(text, phrase) for phrase in phrases) / len(phrases)
+            shares[row] = sum(phrase_score(text, phrase, section.heading) for phrase in phrases) / len(phrases)
     return shares
 
 

@@ -45,6 +45,7 @@ _CODE_MARK = re.compile(r"[_=<>{}\[\]$@\\|^#]|\(\)|::|\A--\w|\A[./]+\w|[A-Za-z0-
 _LINE_MARK = re.compile(r"[=<>{}\[\]()$@\\|^#/*+&%~_;]|:(?=\s)|\s--?[A-Za-z]")
 _RUN_MARK = re.compile(r"[^\w\s]|\d")
 _SENTENCE_ENDS = "?!.,; "
+_HEADING_ID, _ARGUMENTS = re.compile(r"\s*\{[#/][^{}]*\}\Z"), re.compile(r"(?<=\w)\([^()]*\)\Z")
 _CONTRACTION = re.compile(r"['’]t\b")
 _SYMBOL = re.compile(f"[{_SYMBOLS}]")
 _HIRAGANA_ONLY = re.compile(r"[\u3041-\u309fー]+\Z")
@@ -61,8 +62,9 @@ MAX_CODE_RUNS = 4
 MIN_CODE_CHARACTERS = 4
 """Shorter runs such as `e.g` and `a/b` are prose."""
 
-PARTIAL_PHRASE_SCORE = 0.7
-"""The score of a phrase that a text has in other case or inside a longer word (`log_dir` in `log_dirs`)."""
+PHRASE_SCORE, PARTIAL_PHRASE_SCORE = 0.75, 0.5
+"""The score of a phrase that a text has as it is, and in other case or inside a longer word (`log_dir` in `log_dirs`);
+1 is for the section that has it as its heading."""
 
 STOP_WORD_WEIGHT = 0.3
 """The weight of a word that says little (`the`, `する`) in a query; other words have 1."""
@@ -185,15 +187,18 @@ def stems(runs: Sequence[str]) -> list[str]:
     return found
 
 
-def phrase_score(text: str, phrase: str) -> float:
-    """How exactly a text contains a phrase: 1, or less in other case or inside a longer word, or 0.
+def phrase_score(text: str, phrase: str, heading: str = "") -> float:
+    """How exactly a section contains a phrase: 1 as its heading, less in its text, or 0.
 
-    Width and line breaks do not matter.
+    Width and line breaks do not matter, nor do the arguments and the mark-up of a heading: `ref()` is what
+    "`ref(value)` {#ref}" is about, and what "toRef()" only mentions.
     """
     text, phrase = _one_line(text), _one_line(phrase)
     if phrase.lower() not in text.lower():
         return 0.0
-    return 1.0 if re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) else PARTIAL_PHRASE_SCORE
+    if _name(heading) == _name(phrase):
+        return 1.0
+    return PHRASE_SCORE if re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) else PARTIAL_PHRASE_SCORE
 
 
 def matching_spans(text: str, terms: set[str]) -> list[tuple[int, int]]:
@@ -245,6 +250,11 @@ def _blank_code(match: re.Match[str]) -> str:
 def _token_pattern() -> re.Pattern[str]:
     # Compiling it takes milliseconds, and most searches measure nothing.
     return re.compile(rf"[{_CJK}]|\d{{1,3}}|[^\W\d_{_CJK}]{{1,8}}|[^\w\s]|_+")
+
+
+def _name(heading: str) -> str:
+    """What a heading or a phrase names, without mark-up, an id at its end and the arguments of a call."""
+    return _ARGUMENTS.sub("", _HEADING_ID.sub("", _one_line(heading)).strip("`*# "))
 
 
 def _one_line(text: str) -> str:
