@@ -39,7 +39,7 @@ from annai.types import Change, ChangeKind, Collection, Document, FileState, Pro
 
 logger = logging.getLogger(__name__)
 
-PIPELINE_VERSION = 3
+PIPELINE_VERSION = 4
 """Raised when sections, words or embedded texts are made differently: every index is then rebuilt."""
 
 BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512

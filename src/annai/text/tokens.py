@@ -33,6 +33,12 @@ _SYMBOLS = (
     "\u2900-\u2bff\u3012\u3013\u3020\u3036\U0001f000-\U0001f3fa\U0001f400-\U0001faff"
 )
 
+KATAKANA_WORD = re.compile(rf"[{_KATAKANA}][{_KATAKANA}ー]{{2,}}")
+"""A word in katakana, long enough to be recognised by itself."""
+
+KATAKANA_MARK = "\u30a0"
+"""What the term of a whole katakana word begins with, so that it differs from all pairs of characters."""
+
 _WORD = re.compile(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+|[{_SYMBOLS}]")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
 _FINAL_LONG_VOWEL = re.compile(rf"(?<=[{_KATAKANA}ー]{{2}})ー(?![{_KATAKANA}ー])")
@@ -44,6 +50,7 @@ _CAMEL_CASE, _LOWER_CAMEL_CASE = re.compile(r"[a-z][A-Z]"), re.compile(r"\A[a-z]
 _CODE_MARK = re.compile(r"[_=<>{}\[\]$@\\|^#]|\(\)|::|\A--\w|\A[./]+\w|[A-Za-z0-9]\.[A-Za-z0-9_]|\w:\w|/.*/")
 _LINE_MARK = re.compile(r"[=<>{}\[\]()$@\\|^#/*+&%~_;]|:(?=\s)|\s--?[A-Za-z]")
 _RUN_MARK = re.compile(r"[^\w\s]|\d")
+_NAME = re.compile(r"(?<![\w./:@#$%&=<>{}\[\]\\|^~+*\-])[A-Za-z][A-Za-z_]+(?![\w/:@=<>{}\[\]\\|^~+*\-]|\.\w)", re.ASCII)
 _SENTENCE_ENDS = "?!.,; "
 _HEADING_ID, _ARGUMENTS = re.compile(r"\s*\{[#/][^{}]*\}\Z"), re.compile(r"(?<=\w)\([^()]*\)\Z")
 _CONTRACTION = re.compile(r"['’]t\b")
@@ -167,12 +174,33 @@ def exact_phrases(text: str) -> list[str]:
     return [*dict.fromkeys(quoted + code)]
 
 
-def plain_words(text: str) -> Iterator[re.Match[str]]:
-    """The words of a query that consist of ASCII letters, outside of quotes and of anything that may be code.
+def spelled_words(text: str) -> list[re.Match[str]]:
+    """The words of a query whose spelling can be judged, in their order, none in quotes.
 
-    Names in camel case and contractions (`doesn't`) are not among them.
+    These are words of ASCII letters that are not part of code, names such as `useState` and `log_dir` that stand by
+    themselves, and runs of katakana. Contractions (`doesn't`) are not among them.
     """
-    prose = _RUN.sub(_blank_code, _QUOTED.sub(_blank, text))
+    unquoted = _QUOTED.sub(_blank, text)
+    names = (match for match in _NAME.finditer(unquoted) if len(_PART.findall(match.group())) > 1)
+    found = [*_plain_words(unquoted), *names, *KATAKANA_WORD.finditer(unquoted)]
+    return sorted(found, key=lambda match: match.start())
+
+
+def katakana_term(word: str) -> str:
+    """The term under which a katakana word is indexed whole, besides its pairs; no text has such a term itself."""
+    return KATAKANA_MARK + normalise(word)
+
+
+def katakana_terms(text: str) -> list[str]:
+    """The terms of the katakana words of a text, by which one sees whether a word is known."""
+    if text.isascii():
+        return []
+    return [KATAKANA_MARK + word for word in KATAKANA_WORD.findall(normalise(text))]
+
+
+def _plain_words(text: str) -> Iterator[re.Match[str]]:
+    """The words of ASCII letters that have no parts, outside of anything that may be code."""
+    prose = _RUN.sub(_blank_code, text)
     for match in _WORD.finditer(prose):
         run, start, end = match.group(), *match.span()
         is_plain = run.isascii() and run.isalpha() and len(_PART.findall(run)) == 1
