@@ -329,6 +329,8 @@ class Answer:
     """What the reader should know of how it came about: that it was not reranked, and why."""
     corrected: Mapping[str, str] = field(default_factory=dict)
     """Words of the query that no document holds, and what was searched for in their place."""
+    excluded: tuple[str, ...] = ()
+    """Words and phrases of the query whose sections were left out: `-word`, `-"a phrase"`."""
     freshness: Freshness = field(default_factory=Freshness)
     """How closely the index followed the files when the question was answered."""
     sources: Mapping[str, Path] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from annai.config import Config
 from annai.interfaces.terminal import Screen, echo, standard_output
-from annai.searching.spelling import apply_corrections
+from annai.searching.meant import searched_text
 from annai.text.escapes import escape_json, escape_line
 from annai.text.tokens import matching_spans, query_words, words
 from annai.types import Answer, Collection, Hit, ImportSummary, Selection, Status, StoredSection
@@ -65,7 +65,7 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
         results.append(values)
-    notes = {name: value for name in ("note", "corrected") if (value := getattr(answer, name))}
+    notes = {name: value for name in ("note", "corrected", "excluded") if (value := getattr(answer, name))}
     return {
         "query": answer.query,
         "took_ms": round(answer.took_ms, 1),
@@ -76,8 +76,10 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
 
 
 def correction_lines(answer: Answer) -> list[str]:
-    """What was searched for instead of words that no document holds."""
-    return [f"No document holds “{typed}”; searched for “{meant}”." for typed, meant in answer.corrected.items()]
+    """What was searched for other than the query says as it stands: what replaced words, and what was left out."""
+    corrected = [f"No document holds “{typed}”; searched for “{meant}”." for typed, meant in answer.corrected.items()]
+    excluded = [f"Left out sections that hold “{phrase}”." for phrase in answer.excluded]
+    return [*corrected, *excluded]
 
 
 def section_json(stored: StoredSection) -> dict[str, object]:
@@ -228,7 +230,7 @@ def size(count: int) -> str:
 
 
 def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bool) -> str:
-    weights = query_words(apply_corrections(answer.query, answer.corrected))
+    weights = query_words(searched_text(answer))
     terms = {word for word, weight in weights.items() if weight == 1} or set(weights)
     width = _terminal_width()
     several = len({hit.collection for hit in answer.results}) > 1

@@ -6,8 +6,8 @@ from time import perf_counter
 
 from annai.errors import RerankerError
 from annai.rerankers.base import Reranker
+from annai.searching.meant import searched_text
 from annai.searching.search import sort_hits
-from annai.searching.spelling import apply_corrections
 from annai.settings import Rerank
 from annai.timer import timer
 from annai.types import Answer, Hit, Query
@@ -29,6 +29,7 @@ def fuse(answers: Sequence[Answer]) -> Answer:
         results=_cap_scores(hit for _, hit in ranked),
         note="; ".join(dict.fromkeys(answer.note for answer in answers if answer.note)),
         corrected={typed: meant for answer in answers for typed, meant in answer.corrected.items()},
+        excluded=tuple(dict.fromkeys(phrase for answer in answers for phrase in answer.excluded)),
     )
 
 
@@ -39,7 +40,7 @@ def rerank(answer: Answer, reranker: Reranker, settings: Rerank) -> Answer:
     """
     reranker.load()
     start = perf_counter()
-    query = apply_corrections(answer.query, answer.corrected)
+    query = searched_text(answer)
     first, rest = answer.results[: settings.candidates], answer.results[settings.candidates :]
     try:
         with timer("rerank"):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
 from annai.searching.closeness import Closeness, closeness
+from annai.searching.exclusion import Exclusions, find_exclusions, strip_exclusions
 from annai.searching.ranking import Candidates, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
 from annai.searching.spelling import apply_corrections, find_corrections
 from annai.stores.base import PassageSearcher
@@ -78,15 +79,19 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
     start = perf_counter()
     with timer("search_total"), store.snapshot():
         with timer("correct_spelling"):
-            corrections = find_corrections(store, query.text, query.where)
-        corrected = replace(query, text=apply_corrections(query.text, corrections))
-        passages = _find_passages(store, embedder, corrected)
+            excluded = find_exclusions(store, query.text, query.where)
+            text = strip_exclusions(query.text, excluded)
+            corrections = find_corrections(store, text, query.where)
+        corrected = replace(query, text=apply_corrections(text, corrections))
+        exclusions = Exclusions(store, excluded)
+        passages = _find_passages(store, embedder, corrected, exclusions)
         matches = _fold_into_sections(store, passages, query.depths)
+        matches = [each for each in matches if not exclusions.hold(each.passage.stored, each.section)]
         hits = sort_hits(_load_hits(store, matches[: query.limit], query.content), query.sort)
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
     took_ms = (perf_counter() - start) * 1000
-    return Answer(query.text, took_ms, len(matches), tuple(hits), corrected=corrections)
+    return Answer(query.text, took_ms, len(matches), tuple(hits), corrected=corrections, excluded=excluded)
 
 
 def sort_hits(hits: Sequence[Hit], sort: Sort) -> Sequence[Hit]:
@@ -98,7 +103,9 @@ def sort_hits(hits: Sequence[Hit], sort: Sort) -> Sequence[Hit]:
     return hits
 
 
-def _find_passages(store: PassageSearcher, embedder: Embedder, query: Query) -> list[_ScoredPassage]:
+def _find_passages(
+    store: PassageSearcher, embedder: Embedder, query: Query, exclusions: Exclusions
+) -> list[_ScoredPassage]:
     """The passages worth showing, best first."""
     count = max(MIN_CANDIDATES, query.limit)
     similarity: dict[int, float] = {}
@@ -108,11 +115,13 @@ def _find_passages(store: PassageSearcher, embedder: Embedder, query: Query) -> 
         with timer("query_embedding"):
             vector = embedder.embed_query(query.text)
         with timer("vector_query"):
-            similarity = {each.key: each.score for each in store.nearest(vector, count, query.where)}
+            nearest = exclusions.find(partial(store.nearest, vector, where=query.where), count)
+            similarity = {each.key: each.score for each in nearest}
     if query.mode != "vector":
         with timer("keyword_query"):
             words = query_words(query.text)
-            matches = store.matching(words, FIELD_WEIGHTS, count, query.where) if words else []
+            find = partial(store.matching, words, FIELD_WEIGHTS, where=query.where)
+            matches = exclusions.find(find, count) if words else []
             keywords = {each.key: each.score for each in matches}
     with timer("rank"):
         stored = sorted(store.lookup([*(similarity | keywords)]).values(), key=lambda each: each.key)

@@ -59,6 +59,10 @@ def command(
 
     The first search builds the index, and every later one updates it; a running
     server (`annai server start`) keeps it up to date all the time.
+
+    QUERY is a question, some words, "a phrase" or code. -word and -"a phrase" leave
+    out the sections that hold it: annai search "routing -vue". Put -- before a query
+    that begins with a dash.
     """
     asked = make_query(
         query,
