@@ -329,6 +329,8 @@ class Answer:
     """What the reader should know of how it came about: that it was not reranked, and why."""
     corrected: Mapping[str, str] = field(default_factory=dict)
     """Words of the query that no document holds, and what was searched for in their place."""
+    expanded: Mapping[str, str] = field(default_factory=dict)
+    """Abbreviations of the query, and what they stand for in the documents: both were searched for."""
     excluded: tuple[str, ...] = ()
     """Words and phrases of the query whose sections were left out: `-word`, `-"a phrase"`."""
     freshness: Freshness = field(default_factory=Freshness)

@@ -65,7 +65,7 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
         results.append(values)
-    notes = {name: value for name in ("note", "corrected", "excluded") if (value := getattr(answer, name))}
+    notes = {name: value for name in ("note", "corrected", "expanded", "excluded") if (value := getattr(answer, name))}
     return {
         "query": answer.query,
         "took_ms": round(answer.took_ms, 1),
@@ -78,8 +78,9 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
 def correction_lines(answer: Answer) -> list[str]:
     """What was searched for other than the query says as it stands: what replaced words, and what was left out."""
     corrected = [f"No document holds “{typed}”; searched for “{meant}”." for typed, meant in answer.corrected.items()]
+    expanded = [f"Searched for “{long}” as well as “{short}”." for short, long in answer.expanded.items()]
     excluded = [f"Left out sections that hold “{phrase}”." for phrase in answer.excluded]
-    return [*corrected, *excluded]
+    return [*corrected, *expanded, *excluded]
 
 
 def section_json(stored: StoredSection) -> dict[str, object]:

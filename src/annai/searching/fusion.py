@@ -29,6 +29,7 @@ def fuse(answers: Sequence[Answer]) -> Answer:
         results=_cap_scores(hit for _, hit in ranked),
         note="; ".join(dict.fromkeys(answer.note for answer in answers if answer.note)),
         corrected={typed: meant for answer in answers for typed, meant in answer.corrected.items()},
+        expanded={short: long for answer in answers for short, long in answer.expanded.items()},
         excluded=tuple(dict.fromkeys(phrase for answer in answers for phrase in answer.excluded)),
     )
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
+from annai.searching.abbreviations import apply_expansions, find_expansions
 from annai.searching.closeness import Closeness, closeness
 from annai.searching.exclusion import Exclusions, find_exclusions, strip_exclusions
 from annai.searching.ranking import Candidates, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
@@ -82,7 +83,8 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
             excluded = find_exclusions(store, query.text, query.where)
             text = strip_exclusions(query.text, excluded)
             corrections = find_corrections(store, text, query.where)
-        corrected = replace(query, text=apply_corrections(text, corrections))
+            expansions = find_expansions(store, text, query.where)
+        corrected = replace(query, text=apply_expansions(apply_corrections(text, corrections), expansions))
         exclusions = Exclusions(store, excluded)
         passages = _find_passages(store, embedder, corrected, exclusions)
         matches = _fold_into_sections(store, passages, query.depths)
@@ -91,7 +93,9 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
     took_ms = (perf_counter() - start) * 1000
-    return Answer(query.text, took_ms, len(matches), tuple(hits), corrected=corrections, excluded=excluded)
+    return Answer(
+        query.text, took_ms, len(matches), tuple(hits), corrected=corrections, expanded=expansions, excluded=excluded
+    )
 
 
 def sort_hits(hits: Sequence[Hit], sort: Sort) -> Sequence[Hit]:

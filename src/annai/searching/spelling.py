@@ -75,6 +75,7 @@ def find_corrections(store: "PassageSearcher", text: str, where: Where) -> dict[
     words = correctable_words(text)
     counts = store.holding([*words.values()]) if words else {}
     unknown = [word for word, term in words.items() if term not in counts]
+    unknown = [word for word in unknown if not is_cjk(word) or _has_known_pairs(store, word)]
     if len(unknown) > MAX_UNKNOWN_WORDS:
         return {}
     found = {word: _find_correction(store, word, where) for word in unknown}
@@ -102,12 +103,16 @@ def correctable_words(text: str) -> dict[str, str]:
     return {word: _terms([word.lower()], is_name=_is_name(word))[0] for word in typed}
 
 
+def _has_known_pairs(store: "PassageSearcher", word: str) -> bool:
+    """Whether a katakana word may be a slip away from one that passages hold."""
+    pairs = [*query_words(word)]
+    return len(store.holding(pairs)) >= MIN_PAIR_SHARE * len(pairs)
+
+
 def _find_correction(store: "PassageSearcher", typed: str, where: Where) -> str | None:
     """A word of a passage that is a slip away, or None."""
     if is_cjk(typed):
-        pairs = [*query_words(typed)]
-        is_near = len(store.holding(pairs)) >= MIN_PAIR_SHARE * len(pairs)
-        return _likeliest(store, typed, _kana_slips(normalise(typed)), where)[0] if is_near else None
+        return _likeliest(store, typed, _kana_slips(normalise(typed)), where)[0]
     if len(typed) < CERTAIN_FROM_LETTERS and (typed.isupper() or _is_name(typed)):
         return None  # These are initials.
     word = typed.lower()

@@ -180,10 +180,15 @@ def spelled_words(text: str) -> list[re.Match[str]]:
     These are words of ASCII letters that are not part of code, names such as `useState` and `log_dir` that stand by
     themselves, and runs of katakana. Contractions (`doesn't`) are not among them.
     """
-    unquoted = _QUOTED.sub(_blank, text)
-    names = (match for match in _NAME.finditer(unquoted) if len(_PART.findall(match.group())) > 1)
-    found = [*_plain_words(unquoted), *names, *KATAKANA_WORD.finditer(unquoted)]
+    prose = unquoted(text)
+    names = (match for match in _NAME.finditer(prose) if len(_PART.findall(match.group())) > 1)
+    found = [*_plain_words(prose), *names, *KATAKANA_WORD.finditer(prose)]
     return sorted(found, key=lambda match: match.start())
+
+
+def unquoted(text: str) -> str:
+    """A query with spaces in place of what is in double quotes or backticks; all else stays in its place."""
+    return _QUOTED.sub(_blank, text)
 
 
 def katakana_term(word: str) -> str:
