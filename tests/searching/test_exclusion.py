@@ -98,6 +98,7 @@ def test_a_section_is_judged_as_it_is_shown(project: Engine) -> None:
         "-vue -react",
         '-"a phrase"',
         "is it once -or- twice",
+        'a phrase of signs -"  " -"!?"',
         "minus -5",
         "end-to-end",
         "find --path=x -name",

@@ -68,6 +68,7 @@ def test_a_word_with_one_slip_becomes_one_that_the_documents_hold(project: Engin
         "there doesn't",
         "configuraton kuberntes deploymnts smaple",
         "x" * 9_000,
+        "zzzzzzzzzz zzzzqqqq",
         "!? …",
     ],
     ids=lambda text: text[:30],

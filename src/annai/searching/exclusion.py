@@ -94,6 +94,8 @@ def _exclusions(text: str) -> Iterator[re.Match[str]]:
     is_code = _CODE.search(re.sub(r"\"[^\"]*\"|“[^”]*”", "", text)) is not None
     for match in _EXCLUSION.finditer(text):
         word = match.group(3)
+        if not words(_phrase(match)):
+            continue
         if word is None or (not is_code and (len(word) > 1 or is_cjk(word))):
             yield match
 

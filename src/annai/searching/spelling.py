@@ -149,7 +149,7 @@ def _likeliest(store: "PassageSearcher", typed: str, slips: Slips, where: Where)
 
 def _terms(words: Sequence[str], *, is_name: bool) -> Sequence[str]:
     """The terms by which the index knows words of one kind: katakana words, names such as `useEffect`, or others."""
-    if is_cjk(words[0]):
+    if words and is_cjk(words[0]):
         return [katakana_term(word) for word in words]
     return words if is_name else stems(words)
 
