@@ -27,6 +27,7 @@ from annai.engine import Engine
 from annai.searching import search
 from annai.searching.closeness import Closeness
 from annai.searching.evaluation import RANK_CUTOFF, read_judgements
+from annai.searching.exclusion import Exclusions
 from annai.searching.ranking import KEYWORD_WEIGHT, PHRASE_WEIGHT, Candidates
 from annai.stores.base import Store
 from annai.types import Query, Section
@@ -116,7 +117,7 @@ def choose_sections(engine: Engine, question: SectionQuestion) -> dict[str, int]
     """Rule → the section of the page that it chooses; nothing if the page is not among the first."""
     store, embedder = engine.store, engine.embedder_of("root")
     with patch.object(search, "MIN_SCORE_SHARE", 0.0), store.snapshot():
-        passages = search._find_passages(store, embedder, Query(question.text))
+        passages = search._find_passages(store, embedder, Query(question.text), Exclusions(store, ()))
         pages = [*dict.fromkeys(each.stored.path for each in passages)][:RANK_CUTOFF]
         answer = search.search(store, embedder, Query(question.text, limit=RANK_CUTOFF))
         own = [each for each in passages if each.stored.path == question.page]

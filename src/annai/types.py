@@ -359,6 +359,10 @@ class Answer:
     """Words of the query that no document holds, and what was searched for in their place."""
     unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Paths of the query that no document is under, each with similar paths that there are."""
+    expanded: Mapping[str, str] = field(default_factory=dict)
+    """Abbreviations of the query, and what they stand for in the documents: both were searched for."""
+    excluded: tuple[str, ...] = ()
+    """Words and phrases of the query whose sections were left out: `-word`, `-"a phrase"`."""
     freshness: Freshness = field(default_factory=Freshness)
     """How closely the index followed the files when the question was answered."""
     sources: Mapping[str, Path] = field(default_factory=dict)

@@ -32,7 +32,7 @@ def shown(text: str, question: str, lines: int = 3, text_format: Format = "markd
     """The preview of a text that is one passage."""
     document = Document("root", "a.md", "The title", text, FileState("a.md", 0, 0), text_format)
     section = Section(0, None, 0, "The heading", ("The heading",), (), 0, len(text), 1, text.count("\n") + 1, 9)
-    (preview,) = make_previews(EMBEDDER, question, [(document, section, section)], lines)
+    (preview,) = make_previews(question, [(document, section, section)], lines)
     return preview.text, preview.line
 
 
@@ -129,7 +129,7 @@ def test_a_passage_that_begins_inside_code_is_read_as_code() -> None:
     whole = Section(0, None, 0, "", (), (), 0, len(text), 1, 8, 9)
     piece = Section(1, 0, 0, "", (), (), text.index("<b>two"), len(text), 5, 8, 9, piece=2)
     document = Document("root", "a.md", "", text, FileState("a.md", 0, 0))
-    (preview,) = make_previews(EMBEDDER, "two", [(document, whole, piece)], 3)
+    (preview,) = make_previews("two", [(document, whole, piece)], 3)
     assert (preview.text, preview.line) == ("<b>two</b>\nAfter it.", 5)
 
 

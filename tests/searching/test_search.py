@@ -83,6 +83,15 @@ def test_code_found_literally_comes_before_what_only_has_its_words(engine: Engin
         assert found(engine, "server.max_retry_count", mode=mode)[0].reasons.parts["phrase"] > 0
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "keyword"])
+def test_an_identifier_finds_its_own_section_before_those_that_mention_it(
+    engine: Engine, write: Write, mode: Mode
+) -> None:
+    write("utilities.md", f"# toRef()\n\nMakes a ref of a value: toRef(), as ref() does. A ref, a ref, ref(). {FILLER}")
+    write("core.md", f"# ref()\n\nTakes a value and returns an object. Its type follows from ref(1). {FILLER}")
+    assert [hit.path for hit in found(engine, "ref()", mode=mode)][:2] == ["core.md", "utilities.md"]
+
+
 def test_a_quoted_phrase_comes_before_its_words_apart(engine: Engine, write: Write) -> None:
     write(
         "a.md",

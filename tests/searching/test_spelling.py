@@ -1,7 +1,7 @@
 """Are typing errors put right, and is everything else left alone? Asked of real files, as they are searched."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -68,6 +68,7 @@ def test_a_word_with_one_slip_becomes_one_that_the_documents_hold(project: Engin
         "there doesn't",
         "configuraton kuberntes deploymnts smaple",
         "x" * 9_000,
+        "zzzzzzzzzz zzzzqqqq",
         "!? …",
     ],
     ids=lambda text: text[:30],
@@ -75,6 +76,84 @@ def test_a_word_with_one_slip_becomes_one_that_the_documents_hold(project: Engin
 def test_everything_else_is_left_as_it_was_typed(project: Engine, text: str) -> None:
     assert asked(project, text) == {}
     assert apply_corrections(text, {}) == text
+
+
+@pytest.fixture
+def app(engine: Engine, write: Write) -> Engine:
+    write("hooks.md", "# useEffect\n\nCall `useEffect()` after `useState`, then `kubectl apply` and set log_dir.")
+    write("log.md", "# サンプリング\n\nログのサンプリングと、デプロイのロールバック。")
+    write("net.md", "# クバネティス\n\nクバネティスのネットワークポリシー。")
+    write("login.md", "# Authentication\n\nAuthentication of users, and internationalization of the login page.")
+    engine.refresh()
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("useEfect", "useEffect"),
+        ("useSate", "useState"),
+        ("useSate()", "useState"),
+        ("usestate", "useState"),
+        ("log_dri", "log_dir"),
+        ("aply", "apply"),
+        ("サンプリグ", "サンプリング"),
+        ("サンプリンング", "サンプリング"),
+        ("サプンリング", "サンプリング"),
+        ("ザンプリング", "サンプリング"),
+        ("サーンプリング", "サンプリング"),
+        ("ロールバッグ", "ロールバック"),
+        ("ロルバック", "ロールバック"),
+        ("ロールバツク", "ロールバック"),
+        ("クーバネティス", "クバネティス"),
+        ("ネットワクポリシー", "ネットワークポリシ"),
+        ("authentcaton", "authentication"),
+        ("Authetnicaiton", "Authentication"),
+    ],
+)
+def test_names_short_words_katakana_and_two_slips_are_corrected_too(app: Engine, typed: str, meant: str) -> None:
+    assert asked(app, f"{typed} を使う") == {typed.removesuffix("()"): meant}
+    assert asked(app, f"{meant} を使う") == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "useThing",
+        "use.Efect",
+        "`useEfect`",
+        '"サンプリグ"',
+        "サンド",
+        "マイクロサービス",
+        "APLY",
+        "aqqy",
+        "log-dri",
+        "AWS_KEY",
+    ],
+)
+def test_what_is_no_slip_is_left_as_it_was_typed(app: Engine, text: str) -> None:
+    assert asked(app, text) == {}
+
+
+def test_a_rare_typo_of_the_documents_is_not_what_was_meant(engine: Engine, write: Write) -> None:
+    for number in range(20):
+        write(f"{number}.md", "About Kubernetes.")
+    write("last.md", "About Kuberentes.")
+    engine.refresh()
+    assert asked(engine, "Kuberenets") == {"Kuberenets": "Kubernetes"}
+
+
+def test_known_words_cost_one_lookup(app: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    holding, calls = app.store.holding, 0
+
+    def counted(words: Sequence[str]) -> dict[str, int]:
+        nonlocal calls
+        calls += 1
+        return holding(words)
+
+    monkeypatch.setattr(app.store, "holding", counted)
+    assert asked(app, "サンプリング of useState and the authentication") == {}
+    assert calls == 1
 
 
 def test_all_but_the_word_stays_as_it_is(project: Engine) -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from annai.errors import StoreError
 from annai.stores.base import LONGEST_PAUSE_SECONDS, IndexedDocument, RequestResult, Store
 from annai.stores.memory import MemoryStore
-from annai.text.fields import FieldWeights
-from annai.text.keywords import Keywords
-from annai.text.tokens import query_words, words
+from annai.text.fields import Fields, FieldWeights
+from annai.text.keywords import Keywords, extract_keywords
+from annai.text.tokens import katakana_term, query_words, words
 from annai.types import Collection, Document, FileState, Problem, Section, Where
 from tests.engines import Opener, open_durable, open_store, postgres_folder, postgres_url, quick_folder
 
@@ -247,6 +247,16 @@ def test_the_passages_that_hold_a_word_are_counted(store: Store) -> None:
     assert store.holding(["appl", "plum", "titl"]) == {}
     store.vacuum()
     assert store.holding(["appl", "荷物"]) == {}
+
+
+def test_a_katakana_word_is_held_whole_beside_its_pairs_and_makes_no_passage_longer(store: Store) -> None:
+    document = indexed("a.md", "ログのサンプリング")
+    keywords = extract_keywords(Fields("", "", "", document.document.text))
+    store.write("a", [replace(document, keywords={0: keywords})])
+    terms = [katakana_term(word) for word in ("サンプリング", "サンプリングー", "サンプリグ", "プリング")]
+    assert store.holding([*terms, "プリ"]) == {terms[0]: 1, "プリ": 1}
+    assert len(store.matching({terms[0]: 1.0}, FieldWeights(), 5, Where())) == 1
+    assert keywords.length == len(words(document.document.text))
 
 
 def test_a_word_of_many_passages_is_not_held_when_all_are_deleted(store: Store) -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from annai.text.tokens import (
     PARTIAL_PHRASE_SCORE,
+    PHRASE_SCORE,
     STOP_WORD_WEIGHT,
     TokenPositions,
     count_tokens,
@@ -130,13 +131,28 @@ def test_code_and_quotes_are_exact_phrases(query: str, phrases: list[str]) -> No
 @pytest.mark.parametrize(
     ("text", "score"),
     [
-        ("set log_dir\nfirst", 1.0),
+        ("set log_dir\nfirst", PHRASE_SCORE),
         ("set LOG_DIR", PARTIAL_PHRASE_SCORE),
         ("set log_dirs", PARTIAL_PHRASE_SCORE),
-        ("ｌｏｇ＿ｄｉｒ", 1.0),
+        ("ｌｏｇ＿ｄｉｒ", PHRASE_SCORE),
         ("the dir of the log", 0.0),
     ],
 )
 def test_a_phrase_scores_less_in_other_case_or_inside_a_longer_word(text: str, score: float) -> None:
     assert phrase_score(text, "log_dir") == score
     assert phrase_score(text.replace("first", ""), " log_dir ") == score
+
+
+@pytest.mark.parametrize(
+    ("heading", "score"),
+    [
+        ("ref()", 1.0),
+        ("`ref(value)` {#ref}", 1.0),
+        ("ref {/*ref*/}", 1.0),
+        ("toRef()", PHRASE_SCORE),
+        ("Typing ref()", PHRASE_SCORE),
+        ("", PHRASE_SCORE),
+    ],
+)
+def test_a_phrase_scores_most_in_the_section_that_it_names(heading: str, score: float) -> None:
+    assert phrase_score("As ref() does, and toRef().", "ref()", heading) == score

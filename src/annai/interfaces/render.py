@@ -9,7 +9,7 @@ from pathlib import Path
 
 from annai.config import Config
 from annai.interfaces.terminal import Screen, cells, echo, standard_output
-from annai.searching.spelling import apply_corrections
+from annai.searching.meant import searched_text
 from annai.text.escapes import escape_json, escape_line
 from annai.text.matches import Asked, asked, matching_spans
 from annai.text.width import wrap
@@ -80,7 +80,8 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
         results.append(values)
-    notes = {name: value for name in ("note", "corrected", "unmatched") if (value := getattr(answer, name))}
+    names = ("note", "corrected", "expanded", "excluded", "unmatched")
+    notes = {name: value for name in names if (value := getattr(answer, name))}
     return {
         "query": answer.query,
         "took_ms": round(answer.took_ms, 1),
@@ -92,8 +93,11 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
 
 
 def correction_lines(answer: Answer) -> list[str]:
-    """What was searched for instead of words that no document holds."""
-    return [f"No document holds “{typed}”; searched for “{meant}”." for typed, meant in answer.corrected.items()]
+    """What was searched for other than the query says as it stands: what replaced words, and what was left out."""
+    corrected = [f"No document holds “{typed}”; searched for “{meant}”." for typed, meant in answer.corrected.items()]
+    expanded = [f"Searched for “{long}” as well as “{short}”." for short, long in answer.expanded.items()]
+    excluded = [f"Left out sections that hold “{phrase}”." for phrase in answer.excluded]
+    return [*corrected, *expanded, *excluded]
 
 
 def doubt_lines(answer: Answer) -> list[str]:
@@ -311,7 +315,7 @@ def size(count: int) -> str:
 
 
 def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bool) -> str:
-    question = asked(apply_corrections(answer.query, answer.corrected))
+    question = asked(searched_text(answer))
     width = screen.width
     several = len({hit.collection for hit in answer.results}) > 1
     blocks = [f"{screen.show(line, dim=True)}\n" for line in (*correction_lines(answer), *doubt_lines(answer))]

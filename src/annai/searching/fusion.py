@@ -6,8 +6,8 @@ from time import perf_counter
 
 from annai.errors import RerankerError
 from annai.rerankers.base import Reranker
+from annai.searching.meant import searched_text
 from annai.searching.search import sort_hits
-from annai.searching.spelling import apply_corrections
 from annai.settings import Rerank
 from annai.timer import timer
 from annai.types import Answer, Hit, Query
@@ -26,6 +26,8 @@ def fuse(answers: Sequence[Answer]) -> Answer:
         results=tuple(hit for _, hit in ranked),
         note="; ".join(dict.fromkeys(answer.note for answer in answers if answer.note)),
         corrected={typed: meant for answer in answers for typed, meant in answer.corrected.items()},
+        expanded={short: long for answer in answers for short, long in answer.expanded.items()},
+        excluded=tuple(dict.fromkeys(phrase for answer in answers for phrase in answer.excluded)),
     )
 
 
@@ -36,7 +38,7 @@ def rerank(answer: Answer, reranker: Reranker, settings: Rerank) -> Answer:
     """
     reranker.load()
     start = perf_counter()
-    query = apply_corrections(answer.query, answer.corrected)
+    query = searched_text(answer)
     first, rest = answer.results[: settings.candidates], answer.results[settings.candidates :]
     try:
         with timer("rerank"):

@@ -7,7 +7,7 @@ For a document d with its candidate passages:
     K = P where question and document share their script
       = max(P to P², best P · how near V is to the best V) otherwise: there words are missing, not zero
     first = V + 2.5 · K + 0.5 · the share that the next best passage holds
-          + 3 · the share of the question's code and quotes that a passage holds literally
+          + 4 · the share of the question's code and quotes that a passage holds literally (1 as heading, .75 in text)
 
 and for the first of them, by the passage with the best cosine + 2.5 · P, token by token (`closeness`):
 
@@ -39,8 +39,12 @@ KEYWORD_WEIGHT = 2.5
 NEXT_PASSAGE_WEIGHT = 0.5
 """Weight of the words of a document's next best passage: it shows that the document keeps to the subject."""
 
-PHRASE_WEIGHT = 3.0
-"""Weight of a phrase found literally, such as a name from code: more than anything that is only similar to it."""
+PHRASE_WEIGHT = 4.0
+"""Weight of a phrase that is a heading, such as a name from code; in a text it has three quarters of that, which is
+more than anything that is only similar to it."""
+
+ONLY_WORDS_PHRASE_WEIGHT = 1.5
+"""The same where words alone are compared; these have 1."""
 
 PASSAGE_WEIGHT, WINDOW_WEIGHT, TITLE_WEIGHT = 0.5, 1.0, 0.4
 """Weights of the closeness token by token; each may be half as much or twice without harm."""
@@ -113,8 +117,9 @@ def rank_by_meaning(candidates: Candidates, compare: Compare) -> Ranked:
 
 def rank_by_words(candidates: Candidates, compare: Compare) -> Ranked:
     """Rank by words alone; what holds a phrase literally comes before what has only its words."""
-    parts = {"words": candidates.keywords, "phrase": candidates.phrases}
-    return _rank_by_itself(candidates, parts, 2 if candidates.phrases.any() else 1, compare)
+    parts = {"words": candidates.keywords, "phrase": ONLY_WORDS_PHRASE_WEIGHT * candidates.phrases}
+    max_score = 1 + (ONLY_WORDS_PHRASE_WEIGHT if candidates.phrases.any() else 0)
+    return _rank_by_itself(candidates, parts, max_score, compare)
 
 
 def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
 from annai.embedders.static import token_model
+from annai.searching.abbreviations import apply_expansions, find_expansions
 from annai.searching.closeness import Closeness, closeness
 from annai.searching.confidence import MIN_CONFIDENCE
+from annai.searching.exclusion import Exclusions, find_exclusions, strip_exclusions
 from annai.searching.preview import Preview, make_previews
 from annai.searching.ranking import Candidates, Compare, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
 from annai.searching.spelling import apply_corrections, find_corrections
@@ -142,17 +144,24 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
     start = perf_counter()
     with timer("search_total"), store.snapshot():
         with timer("correct_spelling"):
-            corrections = find_corrections(store, query.text, query.where)
-        corrected = replace(query, text=apply_corrections(query.text, corrections))
-        passages = _find_passages(store, embedder, corrected)
+            excluded = find_exclusions(store, query.text, query.where)
+            text = strip_exclusions(query.text, excluded)
+            corrections = find_corrections(store, text, query.where)
+            expansions = find_expansions(store, text, query.where)
+        corrected = replace(query, text=apply_expansions(apply_corrections(text, corrections), expansions))
+        exclusions = Exclusions(store, excluded)
+        passages = _find_passages(store, embedder, corrected, exclusions)
         matches = _fold_into_sections(store, passages, query.depths)
+        matches = [each for each in matches if not exclusions.hold(each.passage.stored, each.section)]
         results = _group_by_document(matches, query.per_document)
-        hits = sort_hits(_load_hits(store, results[: query.limit], corrected), query.sort)
+        hits = sort_hits(_load_hits(store, results[: query.limit], corrected, exclusions), query.sort)
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
     took_ms = (perf_counter() - start) * 1000
-    total = len({each.stored.root_key for each in passages if each.confidence >= MIN_CONFIDENCE})
-    return Answer(query.text, took_ms, total, tuple(hits), corrected=corrections)
+    total = len({each.passage.stored.root_key for each in matches if each.passage.confidence >= MIN_CONFIDENCE})
+    return Answer(
+        query.text, took_ms, total, tuple(hits), corrected=corrections, expanded=expansions, excluded=excluded
+    )
 
 
 def sort_hits(hits: Sequence[Hit], sort: Sort) -> Sequence[Hit]:
@@ -164,7 +173,9 @@ def sort_hits(hits: Sequence[Hit], sort: Sort) -> Sequence[Hit]:
     return hits
 
 
-def _find_passages(store: PassageSearcher, embedder: Embedder, query: Query) -> list[_ScoredPassage]:
+def _find_passages(
+    store: PassageSearcher, embedder: Embedder, query: Query, exclusions: Exclusions
+) -> list[_ScoredPassage]:
     """The passages worth showing, best first.
 
     A wider search adds to them if they are of fewer documents than are wanted. What it adds comes after them, so that
@@ -174,10 +185,10 @@ def _find_passages(store: PassageSearcher, embedder: Embedder, query: Query) -> 
     if query.mode != "keyword":
         with timer("query_embedding"):
             vector = embedder.embed_query(query.text)
-    found = _find_scored(store, query, vector, CANDIDATES)
+    found = _find_scored(store, query, exclusions, vector, CANDIDATES)
     known = {each.stored.key for each in found}
     if len(known) >= CANDIDATES and len({each.stored.root_key for each in found}) < query.limit:
-        wider = _find_scored(store, query, vector, WIDER_CANDIDATES * query.limit)
+        wider = _find_scored(store, query, exclusions, vector, WIDER_CANDIDATES * query.limit)
         lowest, least = min(each.score for each in found), min(each.confidence for each in found)
         found += [
             replace(each, score=min(each.score, lowest), confidence=min(each.confidence, least))
@@ -189,17 +200,23 @@ def _find_passages(store: PassageSearcher, embedder: Embedder, query: Query) -> 
 
 
 def _find_scored(
-    store: PassageSearcher, query: Query, vector: NDArray[np.float32] | None, count: int
+    store: PassageSearcher,
+    query: Query,
+    exclusions: Exclusions,
+    vector: NDArray[np.float32] | None,
+    count: int,
 ) -> list[_ScoredPassage]:
     """The passages that each of the two searches finds, at most so many of each, best first."""
     similarity: dict[int, float] = {}
     keywords: dict[int, float] = {}
     if vector is not None:
         with timer("vector_query"):
-            similarity = {each.key: each.score for each in store.nearest(vector, count, query.where)}
+            nearest = exclusions.find(partial(store.nearest, vector, where=query.where), count)
+            similarity = {each.key: each.score for each in nearest}
     with timer("keyword_query"):
         words = query_words(query.text)
-        matches = store.matching(words, FIELD_WEIGHTS, count, query.where) if words else []
+        find = partial(store.matching, words, FIELD_WEIGHTS, where=query.where)
+        matches = exclusions.find(find, count) if words else []
         keywords = {each.key: each.score for each in matches}
     with timer("rank"):
         # A search by meaning alone finds nothing by its words; they only tell how sure its results are.
@@ -292,7 +309,7 @@ def _phrase_shares(
         if keyword_shares[row] and (document := documents.get(stored[row])) is not None:
             section = stored[row].section
             text = document.text[section.start : section.end]
-            shares[row] = sum(phrase_score(text, phrase) for phrase in phrases) / len(phrases)
+            shares[row] = sum(phrase_score(text, phrase, section.heading) for phrase in phrases) / len(phrases)
     return shares
 
 
@@ -399,7 +416,7 @@ def _ancestors(tree: Sequence[StoredSection], section: Section) -> Iterator[Sect
         yield section
 
 
-def _load_hits(store: PassageSearcher, results: Sequence[_Result], query: Query) -> list[Hit]:
+def _load_hits(store: PassageSearcher, results: Sequence[_Result], query: Query, exclusions: Exclusions) -> list[Hit]:
     """The results with their texts."""
     documents = _DocumentCache(store)
     # Where several sections of a document may be shown, or those of one depth, each is what it is.
@@ -411,7 +428,10 @@ def _load_hits(store: PassageSearcher, results: Sequence[_Result], query: Query)
         document = documents.get(found.match.passage.stored)
         if document is None:
             continue
-        result = _choose_section(found, _opening(near, found.match), document, asked) if may_choose else found
+        opening = _opening(near, found.match) if may_choose else None
+        if opening and exclusions.hold(opening, opening.section):
+            opening = None
+        result = _choose_section(found, opening, document, asked) if may_choose else found
         section = result.match.section
         if not _stands_alone(section):
             around = _key_around(result.match)

@@ -7,7 +7,7 @@ differed, a sound index would look damaged.
 from dataclasses import dataclass
 
 from annai.text.fields import FIELD_NAMES, Fields
-from annai.text.tokens import words
+from annai.text.tokens import KATAKANA_MARK, katakana_terms, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,9 @@ class Keywords:
 
     @property
     def length(self) -> int:
-        """How many words there are in all."""
-        return sum(len(field.split()) for field in (self.title, self.headings, self.path, self.body))
+        """How many words there are in all; those in katakana, which have terms of their own, count once."""
+        fields = (self.title, self.headings, self.path, self.body)
+        return sum(len(field.split()) - field.count(KATAKANA_MARK) for field in fields)
 
     @property
     def distinct(self) -> set[str]:
@@ -32,4 +33,5 @@ class Keywords:
 
 def extract_keywords(fields: Fields) -> Keywords:
     """The words of a passage, from its texts."""
-    return Keywords(**{name: " ".join(words(getattr(fields, name))) for name in FIELD_NAMES})
+    texts = {name: getattr(fields, name) for name in FIELD_NAMES}
+    return Keywords(**{name: " ".join([*words(text), *katakana_terms(text)]) for name, text in texts.items()})

@@ -33,6 +33,12 @@ _SYMBOLS = (
     "\u2900-\u2bff\u3012\u3013\u3020\u3036\U0001f000-\U0001f3fa\U0001f400-\U0001faff"
 )
 
+KATAKANA_WORD = re.compile(rf"[{_KATAKANA}][{_KATAKANA}ー]{{2,}}")
+"""A word in katakana, long enough to be recognised by itself."""
+
+KATAKANA_MARK = "\u30a0"
+"""What the term of a whole katakana word begins with, so that it differs from all pairs of characters."""
+
 _WORD = re.compile(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+|[{_SYMBOLS}]")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
 _FINAL_LONG_VOWEL = re.compile(rf"(?<=[{_KATAKANA}ー]{{2}})ー(?![{_KATAKANA}ー])")
@@ -43,7 +49,9 @@ _CAMEL_CASE, _LOWER_CAMEL_CASE = re.compile(r"[a-z][A-Z]"), re.compile(r"\A[a-z]
 _CODE_MARK = re.compile(r"[_=<>{}\[\]$@\\|^#]|\(\)|::|\A--\w|\A[./]+\w|[A-Za-z0-9]\.[A-Za-z0-9_]|\w:\w|/.*/")
 _LINE_MARK = re.compile(r"[=<>{}\[\]()$@\\|^#/*+&%~_;]|:(?=\s)|\s--?[A-Za-z]")
 _RUN_MARK = re.compile(r"[^\w\s]|\d")
+_NAME = re.compile(r"(?<![\w./:@#$%&=<>{}\[\]\\|^~+*\-])[A-Za-z][A-Za-z_]+(?![\w/:@=<>{}\[\]\\|^~+*\-]|\.\w)", re.ASCII)
 _SENTENCE_ENDS = "?!.,; "
+_HEADING_ID, _ARGUMENTS = re.compile(r"\s*\{[#/][^{}]*\}\Z"), re.compile(r"(?<=\w)\([^()]*\)\Z")
 _CONTRACTION = re.compile(r"['’]t\b")
 _SYMBOL = re.compile(f"[{_SYMBOLS}]")
 _ASKING = re.compile("教えて|って何|とは何|何ですか|方法|やり方|仕方|explain|please|tell me about|difference between")
@@ -61,8 +69,9 @@ MAX_CODE_RUNS = 4
 MIN_CODE_CHARACTERS = 4
 """Shorter runs such as `e.g` and `a/b` are prose."""
 
-PARTIAL_PHRASE_SCORE = 0.7
-"""The score of a phrase that a text has in other case or inside a longer word (`log_dir` in `log_dirs`)."""
+PHRASE_SCORE, PARTIAL_PHRASE_SCORE = 0.75, 0.5
+"""The score of a phrase that a text has as it is, and in other case or inside a longer word (`log_dir` in `log_dirs`);
+1 is for the section that has it as its heading."""
 
 STOP_WORD_WEIGHT = 0.3
 """The weight of a word that says little (`the`, `する`) in a query; other words have 1."""
@@ -167,12 +176,38 @@ def exact_phrases(text: str) -> list[str]:
     return [*dict.fromkeys(quoted + code)]
 
 
-def plain_words(text: str) -> Iterator[re.Match[str]]:
-    """The words of a query that consist of ASCII letters, outside of quotes and of anything that may be code.
+def spelled_words(text: str) -> list[re.Match[str]]:
+    """The words of a query whose spelling can be judged, in their order, none in quotes.
 
-    Names in camel case and contractions (`doesn't`) are not among them.
+    These are words of ASCII letters that are not part of code, names such as `useState` and `log_dir` that stand by
+    themselves, and runs of katakana. Contractions (`doesn't`) are not among them.
     """
-    prose = _RUN.sub(_blank_code, _QUOTED.sub(_blank, text))
+    prose = unquoted(text)
+    names = (match for match in _NAME.finditer(prose) if len(_PART.findall(match.group())) > 1)
+    found = [*_plain_words(prose), *names, *KATAKANA_WORD.finditer(prose)]
+    return sorted(found, key=lambda match: match.start())
+
+
+def unquoted(text: str) -> str:
+    """A query with spaces in place of what is in double quotes or backticks; all else stays in its place."""
+    return _QUOTED.sub(_blank, text)
+
+
+def katakana_term(word: str) -> str:
+    """The term under which a katakana word is indexed whole, besides its pairs; no text has such a term itself."""
+    return KATAKANA_MARK + normalise(word)
+
+
+def katakana_terms(text: str) -> list[str]:
+    """The terms of the katakana words of a text, by which one sees whether a word is known."""
+    if text.isascii():
+        return []
+    return [KATAKANA_MARK + word for word in KATAKANA_WORD.findall(normalise(text))]
+
+
+def _plain_words(text: str) -> Iterator[re.Match[str]]:
+    """The words of ASCII letters that have no parts, outside of anything that may be code."""
+    prose = _RUN.sub(_blank_code, text)
     for match in _WORD.finditer(prose):
         run, start, end = match.group(), *match.span()
         is_plain = run.isascii() and run.isalpha() and len(_PART.findall(run)) == 1
@@ -187,15 +222,18 @@ def stems(runs: Sequence[str]) -> list[str]:
     return found
 
 
-def phrase_score(text: str, phrase: str) -> float:
-    """How exactly a text contains a phrase: 1, or less in other case or inside a longer word, or 0.
+def phrase_score(text: str, phrase: str, heading: str = "") -> float:
+    """How exactly a section contains a phrase: 1 as its heading, less in its text, or 0.
 
-    Width and line breaks do not matter.
+    Width and line breaks do not matter, nor do the arguments and the mark-up of a heading: `ref()` is what
+    "`ref(value)` {#ref}" is about, and what "toRef()" only mentions.
     """
     text, phrase = _one_line(text), _one_line(phrase)
     if phrase.lower() not in text.lower():
         return 0.0
-    return 1.0 if re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) else PARTIAL_PHRASE_SCORE
+    if _name(heading) == _name(phrase):
+        return 1.0
+    return PHRASE_SCORE if re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) else PARTIAL_PHRASE_SCORE
 
 
 def runs(text: str) -> Iterator[re.Match[str]]:
@@ -236,6 +274,11 @@ def _blank_code(match: re.Match[str]) -> str:
 def _token_pattern() -> re.Pattern[str]:
     # Compiling it takes milliseconds, and most searches measure nothing.
     return re.compile(rf"[{_CJK}]|\d{{1,3}}|[^\W\d_{_CJK}]{{1,8}}|[^\w\s]|_+")
+
+
+def _name(heading: str) -> str:
+    """What a heading or a phrase names, without mark-up, an id at its end and the arguments of a call."""
+    return _ARGUMENTS.sub("", _HEADING_ID.sub("", _one_line(heading)).strip("`*# "))
 
 
 def _one_line(text: str) -> str:

@@ -68,6 +68,10 @@ def command(
     server (`annai server start`) keeps it up to date all the time. The exit
     status is 1 if no document matches well.
 
+    QUERY is a question, some words, "a phrase" or code. -word and -"a phrase" leave
+    out the sections that hold it: annai search "routing -vue". Put -- before a query
+    that begins with a dash.
+
     --path and --exclude take a file or folder, as it is shown or absolute, or a glob:
     "docs/**/*.md" is relative to where you are, "*.md" matches names everywhere.
     """

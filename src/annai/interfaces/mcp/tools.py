@@ -83,7 +83,12 @@ class Tools:
         settings = self._config.search
         return (
             Argument(
-                "query", "string", "A question or some words.", required=True, minimum=1, maximum=MAX_QUERY_CHARACTERS
+                "query",
+                "string",
+                'A question or some words; -word and -"a phrase" exclude.',
+                required=True,
+                minimum=1,
+                maximum=MAX_QUERY_CHARACTERS,
             ),
             Argument(
                 "limit",

@@ -160,7 +160,8 @@ class Postings(WordIndex):
         return self._database.rows(
             """SELECT word, list FROM postings
             WHERE segment IN (SELECT id FROM segments) AND word IN (SELECT value FROM json_each(?))""",
-            (json.dumps([*words]),),
+            # Sorted, as the table is: neighbours are on the same page.
+            (json.dumps(sorted(words)),),
         )
 
     def _new_segment(self, level: int) -> int:
