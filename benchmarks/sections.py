@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from ranking import open_indexed
 
+from annai.asking.exclusion import Exclusions
 from annai.engine import Engine
 from annai.searching import search
 from annai.searching.closeness import Closeness
 from annai.searching.evaluation import RANK_CUTOFF, read_judgements
-from annai.searching.exclusion import Exclusions
 from annai.searching.ranking import KEYWORD_WEIGHT, PHRASE_WEIGHT, Candidates
 from annai.stores.base import Store
 from annai.types import Query, Section

@@ -24,9 +24,9 @@ from time import perf_counter
 
 from ranking import open_indexed, patched
 
+from annai.asking.spelling import apply_corrections, correctable_words, find_corrections
 from annai.engine import Engine
 from annai.searching.evaluation import Question, evaluate, read_judgements, read_questions
-from annai.searching.spelling import apply_corrections, correctable_words, find_corrections
 from annai.stores.base import Store
 from annai.text.tokens import normalise
 from annai.types import Where

@@ -19,6 +19,7 @@ LEVELS = (
     ("files", "splitters", "models"),
     ("embedders", "rerankers", "stores"),
     ("collection",),
+    ("asking",),
     ("searching", "indexing"),
     ("engine",),
     ("upkeep",),

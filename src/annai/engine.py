@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Unpack
 
 from annai import collection as collections
+from annai.asking.filters import Filters
+from annai.asking.query import check_query, make_query
+from annai.asking.references import Part, find_parts, locate
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
 from annai.errors import (
@@ -28,10 +31,7 @@ from annai.indexing.indexer import MAX_PENDING, Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.project import Confirm, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
-from annai.searching.filters import Filters
 from annai.searching.fusion import fuse, limit_and_sort, rerank
-from annai.searching.query import check_query, make_query
-from annai.searching.references import Part, find_parts, locate
 from annai.searching.search import search
 from annai.settings import Embedding
 from annai.stores.base import STAGING_SUFFIX, Store, load_store

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from annai.asking.query import check_query, make_query, query_options
 from annai.engine import Engine
 from annai.errors import AnnaiError, NotFound, QueryError
 from annai.interfaces.mcp.access import Access
@@ -16,7 +17,6 @@ from annai.interfaces.mcp.arguments import check_arguments
 from annai.interfaces.mcp.indexing import Indexing
 from annai.interfaces.mcp.tools import Tools
 from annai.interfaces.rpc import INTERNAL_ERROR, METHODS, CallError, Method, Service, parse
-from annai.searching.query import check_query, make_query, query_options
 from annai.serving.pidfile import ServerRecord
 from annai.serving.wire import from_json, to_json
 from annai.settings import Search

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from annai.asking.meant import searched_text
 from annai.config import Config
 from annai.interfaces.terminal import Screen, cells, echo, standard_output
-from annai.searching.meant import searched_text
 from annai.text.escapes import escape_json, escape_line
 from annai.text.matches import Asked, asked, matching_spans
 from annai.text.width import wrap

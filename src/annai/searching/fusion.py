@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from time import perf_counter
 
+from annai.asking.meant import searched_text
 from annai.errors import RerankerError
 from annai.rerankers.base import Reranker
-from annai.searching.meant import searched_text
 from annai.searching.search import sort_hits
 from annai.settings import Rerank
 from annai.timer import timer

@@ -10,16 +10,16 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.asking.abbreviations import apply_expansions, find_expansions
+from annai.asking.exclusion import Exclusions, find_exclusions, strip_exclusions
+from annai.asking.spelling import apply_corrections, find_corrections
 from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
 from annai.embedders.static import token_model
-from annai.searching.abbreviations import apply_expansions, find_expansions
 from annai.searching.closeness import Closeness, closeness
 from annai.searching.confidence import MIN_CONFIDENCE
-from annai.searching.exclusion import Exclusions, find_exclusions, strip_exclusions
 from annai.searching.preview import Preview, make_previews
 from annai.searching.ranking import Candidates, Compare, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
-from annai.searching.spelling import apply_corrections, find_corrections
 from annai.stores.base import PassageSearcher
 from annai.text.fields import FIELD_WEIGHTS, passage_fields
 from annai.text.links import link_share

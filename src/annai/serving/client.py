@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, get_type_hints
 
+from annai.asking.addresses import from_here
+from annai.asking.query import query_options
 from annai.errors import AnnaiError, NotFound, ServerError
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Progress, Project
-from annai.searching.addresses import from_here
-from annai.searching.query import query_options
 from annai.serving.connection import CALL_SECONDS, Connection
 from annai.types import Answer, Freshness, ImportSummary, Query, QueryOptions, Request, Selection, Status
 

@@ -4,12 +4,12 @@ import re
 
 import click
 
+from annai.asking.addresses import from_here
 from annai.config import Config
 from annai.errors import QueryError
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.render import content_json, print_json, section_json, section_line
 from annai.interfaces.terminal import echo, standard_output
-from annai.searching.addresses import from_here
 from annai.types import Selection
 
 

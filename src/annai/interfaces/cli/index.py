@@ -4,12 +4,12 @@ from time import perf_counter
 
 import click
 
+from annai.asking.addresses import from_here
 from annai.config import Config
 from annai.interfaces.cli.imports import tell
 from annai.interfaces.cli.options import format_option, progress_bar, project_command
 from annai.interfaces.render import print_json, print_lines, queue_lines, status_json
 from annai.opening import open_project
-from annai.searching.addresses import from_here
 
 
 @click.group()

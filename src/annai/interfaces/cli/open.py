@@ -8,10 +8,10 @@ from pathlib import Path, PurePath
 
 import click
 
+from annai.asking.addresses import from_here
 from annai.config import Config, variable
 from annai.errors import ConfigError, NotFound
 from annai.interfaces.cli.options import open_fresh, project_command
-from annai.searching.addresses import from_here
 
 EDITOR_VARIABLES = ("VISUAL", "EDITOR")
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import mcp_types as types
 
+from annai.asking.query import MAX_QUERY_CHARACTERS
 from annai.errors import QueryError
 from annai.interfaces.mcp.arguments import Argument, check_arguments
-from annai.searching.query import MAX_QUERY_CHARACTERS
 
 ANSWER_PROMPT = types.Prompt(
     name="answer",

@@ -5,11 +5,11 @@ from urllib.parse import quote, unquote
 
 import mcp_types as types
 
+from annai.asking.addresses import SCHEME
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.documents import full_text
 from annai.interfaces.mcp.indexing import searched_names
 from annai.project import Project
-from annai.searching.addresses import SCHEME
 
 PAGE_DOCUMENTS = 200
 """Documents in one page of the list."""

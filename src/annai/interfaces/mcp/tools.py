@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from annai.asking.query import MAX_DEPTH, MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS, make_query
 from annai.config import Config
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.arguments import Argument, check_arguments
@@ -12,7 +13,6 @@ from annai.interfaces.mcp.indexing import Indexing, Report
 from annai.interfaces.mcp.reports import collections_result, import_result, problem_lines, status_result
 from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result
 from annai.interfaces.render import correction_lines, unmatched_lines
-from annai.searching.query import MAX_DEPTH, MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS, make_query
 from annai.types import Collection, Mode
 from annai.values import choices
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from annai.asking.spelling import apply_corrections, find_corrections
 from annai.config import load_config
 from annai.engine import Engine
-from annai.searching.spelling import apply_corrections, find_corrections
 from annai.types import Mode, Query, Where
 from tests.conftest import Annai
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from annai.asking.addresses import anchors, filter_from_here, from_here, make_anchor
 from annai.engine import Engine
 from annai.errors import NotFound, QueryError
-from annai.searching.addresses import anchors, filter_from_here, from_here, make_anchor
 from annai.types import Selection
 from tests.conftest import quick_config
 

@@ -1,8 +1,8 @@
 """What was searched for? The text of a query as it was understood, for whoever marks or compares what was found."""
 
-from annai.searching.abbreviations import apply_expansions
-from annai.searching.exclusion import strip_exclusions
-from annai.searching.spelling import apply_corrections
+from annai.asking.abbreviations import apply_expansions
+from annai.asking.exclusion import strip_exclusions
+from annai.asking.spelling import apply_corrections
 from annai.types import Answer
 
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from annai import collection as collections
+from annai.asking.addresses import Address, anchors, make_anchor, readings
 from annai.config import Config
 from annai.errors import NotFound, QueryError
-from annai.searching.addresses import Address, anchors, make_anchor, readings
 from annai.stores.base import DocumentReader
 from annai.stores.paths import path_prefixes, trim_prefix
 from annai.text.lines import Lines

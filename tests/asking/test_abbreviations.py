@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from annai.asking.abbreviations import apply_expansions, find_expansions
 from annai.config import load_config, override
 from annai.engine import Engine
-from annai.searching.abbreviations import apply_expansions, find_expansions
 from annai.types import Mode, Query, Where
 from tests.conftest import Annai
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from annai.asking.exclusion import find_exclusions, strip_exclusions
 from annai.config import load_config, override
 from annai.engine import Engine
-from annai.searching.exclusion import find_exclusions, strip_exclusions
 from annai.types import Answer, Mode, Query, Where
 from tests.conftest import Annai
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from annai import collection as collections
+from annai.asking.addresses import is_glob
+from annai.asking.references import find_existing, similar_paths
 from annai.config import Config
 from annai.files.ignore import Patterns
-from annai.searching.addresses import is_glob
-from annai.searching.references import find_existing, similar_paths
 from annai.stores.base import DocumentReader
 from annai.stores.paths import is_under, path_prefixes
 from annai.types import FileState, Where
