@@ -71,14 +71,14 @@ def find_expansions(store: "PassageSearcher", text: str, where: Where) -> dict[s
     return expansions
 
 
-def apply_expansions(text: str, expansions: Mapping[str, str]) -> str:
-    """The query with the long form after each abbreviation."""
+def apply_expansions(text: str, expansions: Mapping[str, str], *, instead: bool = False) -> str:
+    """The query with the long form after each abbreviation, or instead of it."""
     if not expansions:
         return text
     pieces, end = [], 0
     for match in _ABBREVIATION.finditer(unquoted(text)):
         if long := expansions.get(match.group()):
-            pieces += [text[end : match.end()], f" {long} "]
+            pieces += [text[end : match.start() if instead else match.end()], f" {long} "]
             end = match.end()
     return "".join([*pieces, text[end:]]).strip()
 

@@ -90,6 +90,8 @@ class Candidates:
     coincidence: float
     """How likely it is a coincidence that a passage in another script holds some of the words, 0–1: the more passages
     hold any, the likelier."""
+    spare_words: float = 0.0
+    """The share of the question's words that are only another form of others: an abbreviation and its long form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +207,8 @@ def _ranked(
     scores = _sum(scaled).clip(0, 1)
     document_scores = scores[best]
     rows = best[leading]
-    own = confidence(candidates.keywords[rows], close, candidates.is_other_script[rows])
+    keywords = _share(candidates.keywords[rows], np.asarray(1 - candidates.spare_words))
+    own = confidence(keywords, close, candidates.is_other_script[rows])
     order = np.argsort(-document_scores[leading], kind="stable")
     sure = np.empty(len(leading))
     sure[order] = not_rising(own[order])

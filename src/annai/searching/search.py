@@ -10,9 +10,8 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.asking.abbreviations import apply_expansions, find_expansions
-from annai.asking.exclusion import Exclusions, find_exclusions, strip_exclusions
-from annai.asking.spelling import apply_corrections, find_corrections
+from annai.asking.exclusion import Exclusions
+from annai.asking.meant import Meant, understand
 from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
 from annai.embedders.static import token_model
@@ -143,24 +142,26 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
     """Answer a question, already checked, from what is indexed."""
     start = perf_counter()
     with timer("search_total"), store.snapshot():
-        with timer("correct_spelling"):
-            excluded = find_exclusions(store, query.text, query.where)
-            text = strip_exclusions(query.text, excluded)
-            corrections = find_corrections(store, text, query.where)
-            expansions = find_expansions(store, text, query.where)
-        corrected = replace(query, text=apply_expansions(apply_corrections(text, corrections), expansions))
-        exclusions = Exclusions(store, excluded)
-        passages = _find_passages(store, embedder, corrected, exclusions)
+        with timer("understand_query"):
+            meant = understand(store, query)
+        exclusions = Exclusions(store, meant.excluded)
+        passages = _find_passages(store, embedder, meant, exclusions)
         matches = _fold_into_sections(store, passages, query.depths)
         matches = [each for each in matches if not exclusions.hold(each.passage.stored, each.section)]
         results = _group_by_document(matches, query.per_document)
-        hits = sort_hits(_load_hits(store, results[: query.limit], corrected, exclusions), query.sort)
+        hits = sort_hits(_load_hits(store, results[: query.limit], meant.query, exclusions), query.sort)
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
     took_ms = (perf_counter() - start) * 1000
     total = len({each.passage.stored.root_key for each in matches if each.passage.confidence >= MIN_CONFIDENCE})
     return Answer(
-        query.text, took_ms, total, tuple(hits), corrected=corrections, expanded=expansions, excluded=excluded
+        query.text,
+        took_ms,
+        total,
+        tuple(hits),
+        corrected=meant.corrected,
+        expanded=meant.expanded,
+        excluded=meant.excluded,
     )
 
 
@@ -174,21 +175,22 @@ def sort_hits(hits: Sequence[Hit], sort: Sort) -> Sequence[Hit]:
 
 
 def _find_passages(
-    store: PassageSearcher, embedder: Embedder, query: Query, exclusions: Exclusions
+    store: PassageSearcher, embedder: Embedder, meant: Meant, exclusions: Exclusions
 ) -> list[_ScoredPassage]:
     """The passages worth showing, best first.
 
     A wider search adds to them if they are of fewer documents than are wanted. What it adds comes after them, so that
     the best do not depend on how many results are wanted.
     """
+    query = meant.query
     vector: NDArray[np.float32] | None = None
     if query.mode != "keyword":
         with timer("query_embedding"):
             vector = embedder.embed_query(query.text)
-    found = _find_scored(store, query, exclusions, vector, CANDIDATES)
+    found = _find_scored(store, meant, exclusions, vector, CANDIDATES)
     known = {each.stored.key for each in found}
     if len(known) >= CANDIDATES and len({each.stored.root_key for each in found}) < query.limit:
-        wider = _find_scored(store, query, exclusions, vector, WIDER_CANDIDATES * query.limit)
+        wider = _find_scored(store, meant, exclusions, vector, WIDER_CANDIDATES * query.limit)
         lowest, least = min(each.score for each in found), min(each.confidence for each in found)
         found += [
             replace(each, score=min(each.score, lowest), confidence=min(each.confidence, least))
@@ -201,14 +203,14 @@ def _find_passages(
 
 def _find_scored(
     store: PassageSearcher,
-    query: Query,
+    meant: Meant,
     exclusions: Exclusions,
     vector: NDArray[np.float32] | None,
     count: int,
 ) -> list[_ScoredPassage]:
     """The passages that each of the two searches finds, at most so many of each, best first."""
+    query = meant.query
     similarity: dict[int, float] = {}
-    keywords: dict[int, float] = {}
     if vector is not None:
         with timer("vector_query"):
             nearest = exclusions.find(partial(store.nearest, vector, where=query.where), count)
@@ -222,13 +224,13 @@ def _find_scored(
         # A search by meaning alone finds nothing by its words; they only tell how sure its results are.
         found = similarity if query.mode == "vector" else similarity | keywords
         stored = sorted(store.lookup([*found]).values(), key=lambda each: each.key)
-        scored = _score_passages(store, query, stored, vector, similarity, keywords)
+        scored = _score_passages(store, meant, stored, vector, similarity, keywords)
     return sorted(scored, key=lambda each: (-each.score, each.stored.collection, each.stored.path, each.stored.key))
 
 
 def _score_passages(
     store: PassageSearcher,
-    query: Query,
+    meant: Meant,
     stored: Sequence[StoredSection],
     vector: NDArray[np.float32] | None,
     similarity: Mapping[int, float],
@@ -237,6 +239,7 @@ def _score_passages(
     """Score the passages; `stored` is in the order of their keys."""
     if not stored:
         return []
+    query = meant.query
     keyword_shares = np.array([keywords.get(each.key, 0.0) for each in stored])
     phrases = exact_phrases(query.text)
     phrase_shares = _phrase_shares(store, stored, keyword_shares, phrases) if phrases else np.zeros(len(stored))
