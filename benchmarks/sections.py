@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from ranking import open_indexed
 
 from annai.asking.exclusion import Exclusions
+from annai.asking.meant import understand
 from annai.engine import Engine
 from annai.searching import search
 from annai.searching.closeness import Closeness
@@ -117,7 +118,9 @@ def choose_sections(engine: Engine, question: SectionQuestion) -> dict[str, int]
     """Rule → the section of the page that it chooses; nothing if the page is not among the first."""
     store, embedder = engine.store, engine.embedder_of("root")
     with patch.object(search, "MIN_SCORE_SHARE", 0.0), store.snapshot():
-        passages = search._find_passages(store, embedder, Query(question.text), Exclusions(store, ()))
+        passages = search._find_passages(
+            store, embedder, understand(store, Query(question.text)), Exclusions(store, ())
+        )
         pages = [*dict.fromkeys(each.stored.path for each in passages)][:RANK_CUTOFF]
         answer = search.search(store, embedder, Query(question.text, limit=RANK_CUTOFF))
         own = [each for each in passages if each.stored.path == question.page]

@@ -266,8 +266,10 @@ class Reasons:
     """The share of the query's words, by weight, that the best passage holds, 0–1."""
     rerank: float | None = None
     """What the reranker gives it, 0–1; None where none looked at it."""
+    ranking: float = 0.0
+    """What it is ranked by, 0–1: it tells the results of one question apart, and means nothing by itself."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """What adds up to the score: meaning, document, words, phrase, more_words, passage, window, title and behind."""
+    """What adds up to that: meaning, document, words, phrase, more_words, passage, window, title and behind."""
 
 
 @dataclass(frozen=True, slots=True)

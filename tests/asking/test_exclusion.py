@@ -34,7 +34,7 @@ def project(request: pytest.FixtureRequest, docs: Path, write: Write) -> Iterato
 
 
 def asked(project: Engine, text: str, *, mode: Mode = "hybrid", limit: int = 8, depths: tuple[int, ...] = ()) -> Answer:
-    return project.search(Query(text, mode=mode, limit=limit, depths=depths))
+    return project.search(Query(text, mode=mode, limit=limit, per_document=0, depths=depths))
 
 
 @pytest.mark.parametrize("mode", MODES)

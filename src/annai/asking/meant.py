@@ -1,4 +1,4 @@
-"""What was meant? A query as it is understood: without what it excludes, its words corrected, abbreviations explained."""
+"""What was meant? A query without what it excludes, with its words corrected and its abbreviations explained."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

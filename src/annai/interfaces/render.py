@@ -407,7 +407,7 @@ def _explanation(hit: Hit) -> str:
     return (
         f"meaning {reasons.similarity:.2f}, whole document {reasons.document_similarity:.2f}, "
         f"words {reasons.keywords:.2f}" + ("" if reasons.rerank is None else f", reranker {reasons.rerank:.2f}")
-    ) + (f"; score: {', '.join(parts)}" if parts else "")
+    ) + (f"; ranked by {reasons.ranking:.2f}: {', '.join(parts)}" if parts else "")
 
 
 def _relative_path(hit: Hit, sources: Mapping[str, Path]) -> str:

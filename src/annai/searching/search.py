@@ -86,6 +86,7 @@ class _ScoreDetails:
             similarity=float(self.candidates.similarity[row]),
             document_similarity=float(self.candidates.document_similarity[row]),
             keywords=float(self.candidates.keywords[row]),
+            ranking=round(float(self.ranked.scores[row]), 4),
             parts={name: round(float(part[row]), 4) for name, part in self.ranked.parts.items() if part[row]},
         )
 
@@ -188,17 +189,18 @@ def _find_passages(
         with timer("query_embedding"):
             vector = embedder.embed_query(query.text)
     found = _find_scored(store, meant, exclusions, vector, CANDIDATES)
+    min_score = MIN_SCORE_SHARE * max((each.score for each in found), default=0.0)
+    worthy = [each for each in found if each.score >= min_score and each.score > 0]
     known = {each.stored.key for each in found}
-    if len(known) >= CANDIDATES and len({each.stored.root_key for each in found}) < query.limit:
+    if worthy and len(known) >= CANDIDATES and len({each.stored.root_key for each in found}) < query.limit:
         wider = _find_scored(store, meant, exclusions, vector, WIDER_CANDIDATES * query.limit)
-        lowest, least = min(each.score for each in found), min(each.confidence for each in found)
-        found += [
+        lowest, least = min(each.score for each in worthy), min(each.confidence for each in worthy)
+        worthy += [
             replace(each, score=min(each.score, lowest), confidence=min(each.confidence, least))
             for each in wider
-            if each.stored.key not in known
+            if each.stored.key not in known and each.score >= min_score
         ]
-    min_score = MIN_SCORE_SHARE * max((each.score for each in found), default=0.0)
-    return [each for each in found if each.score >= min_score and each.score > 0]
+    return worthy
 
 
 def _find_scored(
@@ -246,9 +248,9 @@ def _score_passages(
     is_cjk_query = any(map(is_cjk, query.text))
     is_other_script = np.array([each.is_cjk != is_cjk_query for each in stored])
     candidates = _candidates(store, stored, keyword_shares, phrase_shares, is_other_script, similarity, vector)
-    details = _ScoreDetails(
-        candidates, _RANKINGS[query.mode](candidates, partial(_compare_tokens, store, query.text, stored))
-    )
+    candidates = replace(candidates, spare_words=meant.spare_words)
+    compare = partial(_compare_tokens, store, meant.spelled_out, stored)
+    details = _ScoreDetails(candidates, _RANKINGS[query.mode](candidates, compare))
     ranked = details.ranked
     columns = (ranked.scores.tolist(), ranked.confidence.tolist(), ranked.about.tolist())
     return [
