@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import cast
 from unittest.mock import patch
 
+from annai.asking import meant
 from annai.config import load_config, override
 from annai.engine import Engine
-from annai.searching import ranking, search
+from annai.searching import passages, ranking
 from annai.searching.evaluation import evaluate, read_judgements, read_questions
 from annai.types import Mode
 
@@ -97,7 +98,8 @@ def patched(changes: Mapping[str, object]) -> Iterator[None]:
     with ExitStack() as stack:
         for name, value in changes.items():
             if name != "mode":
-                stack.enter_context(patch.object(ranking if hasattr(ranking, name) else search, name, value))
+                module = next(each for each in (ranking, passages, meant) if hasattr(each, name))
+                stack.enter_context(patch.object(module, name, value))
         yield
 
 

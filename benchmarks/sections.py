@@ -26,10 +26,12 @@ from ranking import open_indexed
 from annai.asking.exclusion import Exclusions
 from annai.asking.meant import understand
 from annai.engine import Engine
+from annai.searching import passages as passage_search
 from annai.searching import search
 from annai.searching.closeness import Closeness
 from annai.searching.evaluation import RANK_CUTOFF, read_judgements
 from annai.searching.ranking import KEYWORD_WEIGHT, PHRASE_WEIGHT, Candidates
+from annai.searching.results import ancestors
 from annai.stores.base import Store
 from annai.types import Query, Section
 
@@ -117,8 +119,8 @@ def are_related(tree: Sequence[Section], one: int, other: int) -> bool:
 def choose_sections(engine: Engine, question: SectionQuestion) -> dict[str, int]:
     """Rule → the section of the page that it chooses; nothing if the page is not among the first."""
     store, embedder = engine.store, engine.embedder_of("root")
-    with patch.object(search, "MIN_SCORE_SHARE", 0.0), store.snapshot():
-        passages = search._find_passages(
+    with patch.object(passage_search, "MIN_SCORE_SHARE", 0.0), store.snapshot():
+        passages = passage_search.find_passages(
             store, embedder, understand(store, Query(question.text)), Exclusions(store, ())
         )
         pages = [*dict.fromkeys(each.stored.path for each in passages)][:RANK_CUTOFF]
@@ -127,7 +129,7 @@ def choose_sections(engine: Engine, question: SectionQuestion) -> dict[str, int]
         if question.page not in pages:
             return {}
         stored = [each.stored for each in own]
-        close = search._compare_tokens(store, question.text, stored, range(len(own)))
+        close = passage_search.compare_tokens(store, question.text, stored, range(len(own)))
     candidates = own[0].details.candidates
     shown = [hit.section_number for hit in answer if hit.path == question.page]
     if close is None or not shown:
@@ -136,8 +138,7 @@ def choose_sections(engine: Engine, question: SectionQuestion) -> dict[str, int]
     tree = store.sections("root", question.page)
     best = {name: stored[int(np.argmax(rule(candidates, close, rows)))].section for name, rule in RULES.items()}
     orders = {
-        name: next(each.order for each in search._ancestors(tree, section) if not each.piece)
-        for name, section in best.items()
+        name: next(each.order for each in ancestors(tree, section) if not each.piece) for name, section in best.items()
     }
     leaves = (each.section for each in tree if not each.section.piece)
     return {**orders, SHOWN: next(each.order for each in leaves if each.number == shown[0])}

@@ -1,0 +1,242 @@
+"""Which passages answer a question? Those found by meaning and by words, each with what it is ranked by."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annai.asking.exclusion import Exclusions
+from annai.asking.meant import Meant
+from annai.embedders.base import Embedder
+from annai.embedders.packing import pack_tokens
+from annai.embedders.static import token_model
+from annai.searching.closeness import Closeness, closeness
+from annai.searching.ranking import Candidates, Compare, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
+from annai.stores.base import PassageSearcher
+from annai.text.fields import FIELD_WEIGHTS, passage_fields
+from annai.text.tokens import exact_phrases, is_cjk, phrase_score, query_words
+from annai.timer import timer
+from annai.types import (
+    Document,
+    Mode,
+    Reasons,
+    StoredSection,
+)
+
+CANDIDATES = 80
+"""Passages taken from each of the two searches; 400 rank no better, 50 a little worse."""
+
+WIDER_CANDIDATES = 5
+"""If these are of fewer documents than are wanted: passages for each document that is wanted."""
+
+MAX_PHRASE_PASSAGES = 50
+"""Passages whose text is read to look for a phrase."""
+
+MIN_SCORE_SHARE = 0.25
+"""A passage that scores less than this share of the best score is not an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ScoreDetails:
+    """What the scores of all candidate passages are made of."""
+
+    candidates: Candidates
+    ranked: Ranked
+
+    def reasons(self, row: int) -> Reasons:
+        """What one passage's score is made of; computed only for what is shown."""
+        return Reasons(
+            similarity=float(self.candidates.similarity[row]),
+            document_similarity=float(self.candidates.document_similarity[row]),
+            keywords=float(self.candidates.keywords[row]),
+            ranking=round(float(self.ranked.scores[row]), 4),
+            parts={name: round(float(part[row]), 4) for name, part in self.ranked.parts.items() if part[row]},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPassage:
+    """A passage with its score, and its row in the arrays that the score was computed from."""
+
+    stored: StoredSection
+    score: float
+    """What it is ranked by."""
+    confidence: float
+    """How likely it answers."""
+    about: float
+    """How nearly the question is its document's title."""
+    details: _ScoreDetails
+    row: int
+
+    @property
+    def reasons(self) -> Reasons:
+        """What its ranking is made of."""
+        return self.details.reasons(self.row)
+
+
+def find_passages(
+    store: PassageSearcher, embedder: Embedder, meant: Meant, exclusions: Exclusions
+) -> list[ScoredPassage]:
+    """The passages worth showing, best first.
+
+    A wider search adds to them if they are of fewer documents than are wanted. What it adds comes after them, so that
+    the best do not depend on how many results are wanted.
+    """
+    query = meant.query
+    vector: NDArray[np.float32] | None = None
+    if query.mode != "keyword":
+        with timer("query_embedding"):
+            vector = embedder.embed_query(query.text)
+    found = _find_scored(store, meant, exclusions, vector, CANDIDATES)
+    min_score = MIN_SCORE_SHARE * max((each.score for each in found), default=0.0)
+    worthy = [each for each in found if each.score >= min_score and each.score > 0]
+    known = {each.stored.key for each in found}
+    if worthy and len(known) >= CANDIDATES and len({each.stored.root_key for each in found}) < query.limit:
+        wider = _find_scored(store, meant, exclusions, vector, WIDER_CANDIDATES * query.limit)
+        lowest, least = min(each.score for each in worthy), min(each.confidence for each in worthy)
+        worthy += [
+            replace(each, score=min(each.score, lowest), confidence=min(each.confidence, least))
+            for each in wider
+            if each.stored.key not in known and each.score >= min_score
+        ]
+    return worthy
+
+
+def _find_scored(
+    store: PassageSearcher,
+    meant: Meant,
+    exclusions: Exclusions,
+    vector: NDArray[np.float32] | None,
+    count: int,
+) -> list[ScoredPassage]:
+    """The passages that each of the two searches finds, at most so many of each, best first."""
+    query = meant.query
+    similarity: dict[int, float] = {}
+    if vector is not None:
+        with timer("vector_query"):
+            nearest = exclusions.find(partial(store.nearest, vector, where=query.where), count)
+            similarity = {each.key: each.score for each in nearest}
+    with timer("keyword_query"):
+        words = query_words(query.text)
+        find = partial(store.matching, words, FIELD_WEIGHTS, where=query.where)
+        matches = exclusions.find(find, count) if words else []
+        keywords = {each.key: each.score for each in matches}
+    with timer("rank"):
+        # A search by meaning alone finds nothing by its words; they only tell how sure its results are.
+        found = similarity if query.mode == "vector" else similarity | keywords
+        stored = sorted(store.lookup([*found]).values(), key=lambda each: each.key)
+        scored = _score_passages(store, meant, stored, vector, similarity, keywords)
+    return sorted(scored, key=lambda each: (-each.score, each.stored.collection, each.stored.path, each.stored.key))
+
+
+def _score_passages(
+    store: PassageSearcher,
+    meant: Meant,
+    stored: Sequence[StoredSection],
+    vector: NDArray[np.float32] | None,
+    similarity: Mapping[int, float],
+    keywords: Mapping[int, float],
+) -> list[ScoredPassage]:
+    """Score the passages; `stored` is in the order of their keys."""
+    if not stored:
+        return []
+    query = meant.query
+    keyword_shares = np.array([keywords.get(each.key, 0.0) for each in stored])
+    phrases = exact_phrases(query.text)
+    phrase_shares = _phrase_shares(store, stored, keyword_shares, phrases) if phrases else np.zeros(len(stored))
+    is_cjk_query = any(map(is_cjk, query.text))
+    is_other_script = np.array([each.is_cjk != is_cjk_query for each in stored])
+    candidates = _candidates(store, stored, keyword_shares, phrase_shares, is_other_script, similarity, vector)
+    candidates = replace(candidates, spare_words=meant.spare_words)
+    compare = partial(compare_tokens, store, meant.spelled_out, stored)
+    details = _ScoreDetails(candidates, _RANKINGS[query.mode](candidates, compare))
+    ranked = details.ranked
+    columns = (ranked.scores.tolist(), ranked.confidence.tolist(), ranked.about.tolist())
+    return [
+        ScoredPassage(each, score, confidence, about, details, row)
+        for row, (each, score, confidence, about) in enumerate(zip(stored, *columns, strict=True))
+    ]
+
+
+def _candidates(
+    store: PassageSearcher,
+    stored: Sequence[StoredSection],
+    keyword_shares: Floats,
+    phrase_shares: Floats,
+    is_other_script: NDArray[np.bool_],
+    similarity: Mapping[int, float],
+    vector: NDArray[np.float32] | None,
+) -> Candidates:
+    """All that the ranking needs to know; similarities that the vector search did not return are computed here."""
+    similarities = defaultdict(float, similarity)
+    if vector is not None:
+        missing = [*({each.key for each in stored} | {each.root_key for each in stored}) - similarities.keys()]
+        similarities.update(zip(missing, (store.vectors(missing, len(vector)) @ vector).tolist(), strict=True))
+    roots = np.array([each.root_key for each in stored])
+    return Candidates(
+        # The keys of a document's sections follow its root's, so that passages in the order of keys stay together.
+        document=np.cumsum(np.append(False, roots[1:] != roots[:-1])),
+        similarity=np.array([similarities[each.key] for each in stored]),
+        document_similarity=np.array([similarities[each.root_key] for each in stored]),
+        keywords=keyword_shares,
+        phrases=phrase_shares,
+        tokens=np.array([each.section.token_count for each in stored]),
+        is_other_script=is_other_script,
+        is_whole_document=roots == np.array([each.key for each in stored]),
+        coincidence=min(np.count_nonzero(keyword_shares) / CANDIDATES, 1),
+    )
+
+
+def compare_tokens(
+    store: PassageSearcher, text: str, stored: Sequence[StoredSection], rows: Sequence[int]
+) -> Closeness | None:
+    """Compare the question with some of the passages token by token."""
+    with timer("compare_tokens"):
+        chosen = [stored[row] for row in rows]
+        packed = store.tokens([each.key for each in chosen])
+        return closeness(token_model(), text, [packed.get(each.key) or _pack_passage(store, each) for each in chosen])
+
+
+def _pack_passage(store: PassageSearcher, stored: StoredSection) -> bytes:
+    """The tokens of a passage for which the index keeps none: made from its text, which takes longer."""
+    document = store.document(stored.collection, stored.path)
+    return pack_tokens(token_model(), [passage_fields(document, stored.section)])[0] if document else bytes(4)
+
+
+def _phrase_shares(
+    store: PassageSearcher, stored: Sequence[StoredSection], keyword_shares: Floats, phrases: Sequence[str]
+) -> Floats:
+    """The share of the phrases that each passage holds literally; only the passages with most of the words are read."""
+    documents = DocumentCache(store)
+    shares = np.zeros(len(stored))
+    for row in np.argsort(-keyword_shares, kind="stable")[:MAX_PHRASE_PASSAGES].tolist():
+        if keyword_shares[row] and (document := documents.get(stored[row])) is not None:
+            section = stored[row].section
+            text = document.text[section.start : section.end]
+            shares[row] = sum(phrase_score(text, phrase, section.heading) for phrase in phrases) / len(phrases)
+    return shares
+
+
+_RANKINGS: Mapping[Mode, Callable[[Candidates, Compare], Ranked]] = {
+    "hybrid": rank_by_both,
+    "vector": rank_by_meaning,
+    "keyword": rank_by_words,
+}
+
+
+class DocumentCache:
+    """Documents of a store, each loaded once."""
+
+    def __init__(self, store: PassageSearcher) -> None:
+        self._store = store
+        self._documents: dict[tuple[str, str], Document | None] = {}
+
+    def get(self, stored: StoredSection) -> Document | None:
+        """The section's document; None if it was deleted meanwhile."""
+        address = (stored.collection, stored.path)
+        if address not in self._documents:
+            self._documents[address] = self._store.document(*address)
+        return self._documents[address]

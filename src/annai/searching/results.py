@@ -1,0 +1,264 @@
+"""Which sections are shown? Passages are folded into sections, and each document is shown by the one that says it."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from annai.asking.exclusion import Exclusions
+from annai.searching.confidence import MIN_CONFIDENCE
+from annai.searching.passages import DocumentCache, ScoredPassage
+from annai.searching.preview import Preview, make_previews
+from annai.stores.base import PassageSearcher
+from annai.text.links import link_share
+from annai.text.tokens import query_words
+from annai.timer import timer
+from annai.types import (
+    Content,
+    Document,
+    Hit,
+    OtherSection,
+    Query,
+    Section,
+    StoredSection,
+    section_id,
+)
+
+MAX_MORE = 3
+"""Other sections of a document that are named with its best one."""
+
+MIN_ABOUT = 0.75
+"""How nearly a question must be a page's title to be a question about the whole page."""
+
+MAX_LINK_SHARE, MAX_LAST_LINK_SHARE = 0.4, 0.2
+"""A section, or the last one of a page, with a greater share of its words in links only leads elsewhere."""
+
+MAX_CLOSER_TOKENS = 150
+"""A longer last section does more than end its page."""
+
+MIN_INSTEAD_SHARE, MIN_EQUAL_SHARE, MAX_INSTEAD = 0.6, 0.93, 5
+"""What is shown instead of such a section, or of one that only ends a page: one of the next best, if it scores at least
+this share of it."""
+
+MIN_MORE_SHARE = 0.7
+"""A section is named if it is at least this share as sure as its document's best one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SectionMatch:
+    """A section that answers, and its best passage."""
+
+    section: Section
+    passage: ScoredPassage
+
+    @property
+    def id(self) -> str:
+        """The public name of what is shown."""
+        stored = self.passage.stored
+        section = self.section if _stands_alone(self.section) else replace(self.section, piece=0)
+        return section_id(stored.collection, stored.path, section)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A section to show, and the others of its document that were found, best first."""
+
+    match: SectionMatch
+    others: list[SectionMatch]
+
+    def showing(self, match: SectionMatch) -> "Result":
+        """The same document, as sure as before, shown by another section."""
+        passage = replace(match.passage, confidence=self.match.passage.confidence)
+        others = [each for each in (self.match, *self.others) if each.id != match.id]
+        return Result(replace(match, passage=passage), others)
+
+
+def fold_into_sections(
+    store: PassageSearcher, passages: Sequence[ScoredPassage], depths: Sequence[int]
+) -> list[SectionMatch]:
+    """The sections that answer, each with its best passage, best first.
+
+    A passage stands for the leaf it belongs to or, if depths are asked for, for every section of those depths around
+    it. A piece of a whole document stands for itself: it is the smallest part that can be shown.
+    """
+    best: dict[tuple[int, tuple[int, ...], int], SectionMatch] = {}
+    trees: dict[int, list[StoredSection]] = {}
+    for passage in passages:
+        stored = passage.stored
+        if not depths:
+            # A piece has the number of its leaf.
+            piece = stored.section.piece if _stands_alone(stored.section) else 0
+            best.setdefault((stored.root_key, stored.section.number, piece), SectionMatch(stored.section, passage))
+            continue
+        if stored.root_key not in trees:
+            trees[stored.root_key] = store.sections(stored.collection, stored.path)
+        for section in ancestors(trees[stored.root_key], stored.section):
+            if not section.piece and any(section.depth <= depth <= section.last_depth for depth in depths):
+                best.setdefault((stored.root_key, section.number, 0), SectionMatch(section, passage))
+    return [*best.values()]
+
+
+def group_by_document(matches: Sequence[SectionMatch], per_document: int) -> list[Result]:
+    """The sections to show, at most so many of a document (0: all), best first; the others are named with the first."""
+    results: list[Result] = []
+    first: dict[int, Result] = {}
+    counts: Counter[int] = Counter()
+    for match in matches:
+        root = match.passage.stored.root_key
+        best = first.setdefault(root, Result(match, []))
+        counts[root] += 1
+        if not per_document or counts[root] <= per_document:
+            results.append(best if best.match is match else Result(match, []))
+        else:
+            best.others.append(match)
+    return results
+
+
+def load_hits(store: PassageSearcher, results: Sequence[Result], query: Query, exclusions: Exclusions) -> list[Hit]:
+    """The results with their texts."""
+    documents = DocumentCache(store)
+    # Where several sections of a document may be shown, or those of one depth, each is what it is.
+    may_choose = query.per_document == 1 and not query.depths
+    near = _look_around(store, [result.match for result in results])
+    asked = _content_words(query.text)
+    loaded = []
+    for found in results:
+        document = documents.get(found.match.passage.stored)
+        if document is None:
+            continue
+        opening = _opening(near, found.match) if may_choose else None
+        if opening and exclusions.hold(opening, opening.section):
+            opening = None
+        result = _choose_section(found, opening, document, asked) if may_choose else found
+        section = result.match.section
+        if not _stands_alone(section):
+            around = _key_around(result.match)
+            section = (near.get(around) or store.lookup([around])[around]).section
+        loaded.append((section, result, document))
+    with timer("preview"):
+        passages = [(document, section, result.match.passage.stored.section) for section, result, document in loaded]
+        previews = make_previews(query.text, passages, query.preview_lines)
+    return [_hit(*each, preview, query.content) for each, preview in zip(loaded, previews, strict=True)]
+
+
+def _look_around(store: PassageSearcher, matches: Sequence[SectionMatch]) -> dict[int, StoredSection]:
+    """The sections around the matches, and the first ones of their documents, by key."""
+    firsts = [match.passage.stored.root_key + order for match in matches for order in (1, 2)]
+    return store.lookup([*firsts, *(_key_around(match) for match in matches if not _stands_alone(match.section))])
+
+
+def _key_around(match: SectionMatch) -> int:
+    """The key of the section that a piece belongs to."""
+    return match.passage.stored.root_key + (match.section.parent or 0)
+
+
+def _opening(near: Mapping[int, StoredSection], match: SectionMatch) -> StoredSection | None:
+    """The first passage of the text before a document's first part, if there is such a text."""
+    root = match.passage.stored.root_key
+    # It comes right after the root: a passage, or a section and its first piece.
+    first = (near.get(root + order) for order in (1, 2))
+    return next((each for each in first if each and each.section.is_passage and each.section.number == (0,)), None)
+
+
+def _choose_section(result: Result, opening: StoredSection | None, document: Document, asked: set[str]) -> Result:
+    """The result, shown by the section that says it.
+
+    A question about a page as a whole is answered by the page's opening. A section that only leads elsewhere, or that
+    ends a page and has nothing of the question in its heading, gives way to the next best.
+    """
+    match = result.match
+    start = None
+    if opening and opening.section.order != match.section.order:
+        start = SectionMatch(opening.section, replace(match.passage, stored=opening))
+    if start and match.section.number[:1] not in ((), (0,)) and _is_about(match.passage, asked):
+        return result.showing(start)
+    links, is_last = _link_share(match, document), _is_last(match, document)
+    if links > (MAX_LAST_LINK_SHARE if is_last else MAX_LINK_SHARE):
+        min_share = MIN_INSTEAD_SHARE
+    elif (
+        is_last and match.section.token_count <= MAX_CLOSER_TOKENS and not asked & _content_words(match.section.heading)
+    ):
+        min_share = MIN_EQUAL_SHARE
+    else:
+        return result
+    others = [each for each in result.others[:MAX_INSTEAD] if each.passage.score >= min_share * match.passage.score]
+    for instead in (*others, *([start] if start and links > MAX_LAST_LINK_SHARE else [])):
+        if not _is_last(instead, document) and _link_share(instead, document) <= MAX_LINK_SHARE:
+            return result.showing(instead)
+    return result
+
+
+def _link_share(match: SectionMatch, document: Document) -> float:
+    return link_share(document.text[match.section.start : match.section.end])
+
+
+def _is_last(match: SectionMatch, document: Document) -> bool:
+    """Whether it is the last section of its document, and not the only one."""
+    return bool(match.section.number) and not document.text[match.section.end :].strip()
+
+
+def _is_about(passage: ScoredPassage, asked: set[str]) -> bool:
+    """Whether the question is its document's title, by its tokens (in another language too) or by its words."""
+    title = _content_words(passage.stored.title)
+    shared = len(asked & title) / max(len(asked), len(title), 1)
+    return max(passage.about, shared) >= MIN_ABOUT
+
+
+def _content_words(text: str) -> set[str]:
+    """The words that say what a text is about."""
+    return {word for word, weight in query_words(text).items() if weight == 1}
+
+
+def _stands_alone(section: Section) -> bool:
+    """Whether it can be shown by itself: a piece is shown as the section it belongs to, unless that is the document."""
+    return not section.piece or not section.number
+
+
+def ancestors(tree: Sequence[StoredSection], section: Section) -> Iterator[Section]:
+    """The section itself, its parent, and so on up to the root."""
+    yield section
+    while section.parent is not None:
+        section = tree[section.parent].section
+        yield section
+
+
+def _hit(section: Section, result: Result, document: Document, preview: Preview, content: Content) -> Hit:
+    scored = result.match.passage
+    stored, passage = scored.stored, scored.stored.section
+    texts = {
+        "passage": document.text[passage.start : passage.end],
+        "section": document.text[section.start : section.end],
+        "document": document.text,
+        "none": "",
+    }
+    return Hit(
+        id=section_id(stored.collection, stored.path, section),
+        collection=stored.collection,
+        path=stored.path,
+        title=stored.title,
+        heading=section.heading,
+        heading_path=section.heading_path,
+        depth=section.depth,
+        section_number=section.number,
+        start_line=section.start_line,
+        end_line=section.end_line,
+        start_position=section.start,
+        end_position=section.end,
+        token_count=section.token_count,
+        score=round(scored.confidence, 4),
+        content=texts[content],
+        preview=preview.text,
+        preview_line=preview.line,
+        index_status="outdated" if stored.problem else "updating" if stored.waiting else "latest",
+        is_dirty=stored.problem is not None or stored.waiting,
+        passage=texts["passage"],
+        passage_line=passage.start_line,
+        more=_more(result),
+        reasons=scored.reasons,
+    )
+
+
+def _more(result: Result) -> tuple[OtherSection, ...]:
+    """The other sections of a document that answer too."""
+    least = max(MIN_CONFIDENCE, MIN_MORE_SHARE * result.match.passage.confidence)
+    named = [each for each in result.others if each.passage.confidence >= least][:MAX_MORE]
+    return tuple(OtherSection(each.id, each.section.heading, each.passage.stored.section.start_line) for each in named)
