@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annai.config import load_config, override
-from annai.embedders.base import Embedder, load_embedder
 from annai.engine import Engine
-from annai.searching.preview import LINE_CELLS, make_previews
-from annai.settings import Embedding, Model, Retry
+from annai.searching.preview import LINE_CELLS, Previewed, make_previews
 from annai.text.width import cells
 from annai.types import Document, FileState, Format, Hit, Section
 
@@ -32,11 +30,9 @@ def shown(text: str, question: str, lines: int = 3, text_format: Format = "markd
     """The preview of a text that is one passage."""
     document = Document("root", "a.md", "The title", text, FileState("a.md", 0, 0), text_format)
     section = Section(0, None, 0, "The heading", ("The heading",), (), 0, len(text), 1, text.count("\n") + 1, 9)
-    (preview,) = make_previews(question, [(document, section, section)], lines)
+    (preview,) = make_previews(question, [Previewed(document, section, section)], lines)
     return preview.text, preview.line
 
-
-EMBEDDER: Embedder = load_embedder(Embedding(provider="static"), Model(), Retry())
 
 PAGE = """---
 title: The page
@@ -80,9 +76,10 @@ def test_code_is_shown_where_it_is_the_answer() -> None:
     assert shown(PAGE, "annai remove left-pad", lines=1) == ("annai remove left-pad", 18)
 
 
-def test_the_answer_in_another_language_is_found() -> None:
-    text = "## The heading\n\nIt rains today.\n\nThe server is started by the operator.\n\nApples are red."
-    assert shown(text, "サーバーを起動する")[0].startswith("The server is started")
+def test_the_answer_in_another_language_is_found(engine: Engine, write: Write) -> None:
+    rain = "\n\n".join(f"It rained on day {number}, and the garden was green and wet all over." for number in range(9))
+    write("a.md", f"# Diary\n\n{rain}\n\nThe server is started by the operator on duty.\n\n{rain}")
+    assert "The server is started" in first(engine, "サーバーを起動する").preview
 
 
 def test_japanese_sentences_end_without_a_space() -> None:
@@ -129,7 +126,7 @@ def test_a_passage_that_begins_inside_code_is_read_as_code() -> None:
     whole = Section(0, None, 0, "", (), (), 0, len(text), 1, 8, 9)
     piece = Section(1, 0, 0, "", (), (), text.index("<b>two"), len(text), 5, 8, 9, piece=2)
     document = Document("root", "a.md", "", text, FileState("a.md", 0, 0))
-    (preview,) = make_previews("two", [(document, whole, piece)], 3)
+    (preview,) = make_previews("two", [Previewed(document, whole, piece)], 3)
     assert (preview.text, preview.line) == ("<b>two</b>\nAfter it.", 5)
 
 

@@ -61,7 +61,7 @@ def passages(
 def equally_close(rows: Sequence[int]) -> Closeness:
     """Every passage as close as every other."""
     half = np.full(len(rows), 0.5, np.float32)
-    return Closeness(half, half, half, half, half, query_tokens=5)
+    return Closeness(half, half, half, half, half, half, query_tokens=5)
 
 
 @given(candidates(), st.booleans())

@@ -39,6 +39,8 @@ class Closeness:
     """As `window`, but each token counts by the square of its length alone: comparable from question to question."""
     about: Floats
     """How nearly the question is the document's title: the share of either that is in the other, whichever is less."""
+    place: Floats
+    """Where in the passage's text that window begins, as a share of it."""
     query_tokens: int
     """How many different tokens the question has."""
 
@@ -50,6 +52,7 @@ class Closeness:
             self.title[rows],
             self.coverage[rows],
             self.about[rows],
+            self.place[rows],
             self.query_tokens,
         )
 
@@ -82,41 +85,17 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     starts = np.append(0, last[:-1] + 1)
     passage = _weighted_sums(np.maximum(np.maximum.reduceat(blocks, starts), labels), weights)
     windows = np.maximum(windows, labels[owners])
-    window = np.maximum.reduceat(_weighted_sums(windows, weights), starts)
+    window_sums = _weighted_sums(windows, weights)
+    window = np.maximum.reduceat(window_sums, starts)
+    best = np.empty(len(starts), np.int64)
+    is_best = np.flatnonzero(window_sums == window[owners])[::-1]
+    best[owners[is_best]] = is_best  # of several, the first
+    place = ((best - starts) / (last + 1 - starts)).astype(np.float32)
     own_weights = query_lengths**2 / max(float((query_lengths**2).sum()), 1e-9)
     coverage = np.maximum.reduceat(_weighted_sums(windows, own_weights), starts)
     title = tokens.title_coverage(similarity[:-1].max(axis=1), lengths * tokens.rarity(tokens.distinct))
     about = np.minimum(title, _weighted_sums(tokens.best_in_title(similarity), own_weights))
-    return Closeness(passage, window, title, coverage, about, len(query_tokens))
-
-
-def sentence_closeness(
-    embedder: StaticEmbedder, query: str, sentences: Sequence[NDArray[np.uint16]]
-) -> tuple[Floats, Floats] | None:
-    """How close each sentence, given by its tokens, comes to each token of a question, and these tokens' weights.
-
-    As `closeness` for texts without labels, but a token is rare among the sentences. None if there are no tokens.
-    """
-    distinct = sorted(set(embedder.token_ids(query).tolist()))
-    query_tokens, query_vectors = _heaviest_tokens(embedder, np.array(distinct, np.uint16))
-    ids = np.concatenate([*sentences, np.zeros(0, np.uint16)])
-    if not len(query_tokens) or not len(ids):
-        return None
-    row = {token: number for number, token in enumerate(dict.fromkeys(ids.tolist()))}
-    vectors = embedder.token_vectors(np.array([*row], np.int64))
-    query_lengths = _lengths(query_vectors)
-    similarity = np.zeros((len(row) + 1, len(query_tokens)), np.float32)
-    # Not with BLAS, whose threads take longer to start than this takes.
-    products = np.einsum("id,jd->ij", vectors / _lengths(vectors)[:, None], query_vectors / query_lengths[:, None])
-    np.clip(products, 0, 1, similarity[:-1])
-    # A token that is similar to none begins every sentence, so that none is empty.
-    tokens = [number for each in sentences for number in (len(row), *map(row.__getitem__, each.tolist()))]
-    lengths = np.array([len(each) + 1 for each in sentences])
-    best = np.maximum.reduceat(similarity[tokens], np.cumsum(lengths) - lengths, axis=0)
-    held = (best > 0.99).sum(axis=0)
-    rarity = np.sqrt(np.log1p((len(sentences) - held + 0.5) / (held + 0.5)))
-    weights = (query_lengths * rarity).astype(np.float32)
-    return best, weights / max(float(weights.sum()), 1e-9)
+    return Closeness(passage, window, title, coverage, about, place, len(query_tokens))
 
 
 class _PassageTokens:

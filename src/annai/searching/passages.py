@@ -68,6 +68,8 @@ class ScoredPassage:
     """How likely it answers."""
     about: float
     """How nearly the question is its document's title."""
+    place: float
+    """Where in it the text begins that is closest to the question, as a share of it."""
     details: _ScoreDetails
     row: int
 
@@ -154,10 +156,10 @@ def _score_passages(
     compare = partial(compare_tokens, store, meant.spelled_out, stored)
     details = _ScoreDetails(candidates, _RANKINGS[query.mode](candidates, compare))
     ranked = details.ranked
-    columns = (ranked.scores.tolist(), ranked.confidence.tolist(), ranked.about.tolist())
+    columns = (each.tolist() for each in (ranked.scores, ranked.confidence, ranked.about, ranked.place))
     return [
-        ScoredPassage(each, score, confidence, about, details, row)
-        for row, (each, score, confidence, about) in enumerate(zip(stored, *columns, strict=True))
+        ScoredPassage(each, score, confidence, about, place, details, row)
+        for row, (each, score, confidence, about, place) in enumerate(zip(stored, *columns, strict=True))
     ]
 
 

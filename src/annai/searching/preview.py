@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from annai.embedders.static import token_model
-from annai.searching.closeness import Floats, sentence_closeness
+from annai.searching.closeness import Floats
 from annai.text.lines import LINE_END
 from annai.text.outline import has_markup, strip_markup
 from annai.text.sentences import CODE_FACTOR, MAX_SENTENCE_CHARACTERS, Sentence, find_sentences, join_sentences
@@ -21,7 +21,7 @@ LINE_CELLS = 88
 """A line of a preview fits on one of a terminal of 100 columns, also where it breaks before a long word."""
 
 MIN_WORDS = 0.2
-"""A passage that holds a smaller share of the question's words, by weight, is compared token by token."""
+"""A passage that holds a smaller share of the question's words, by weight, is shown where it is closest otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,50 +32,60 @@ class Preview:
     line: int
 
 
-def make_previews(question: str, passages: Sequence[tuple[Document, Section, Section]], lines: int) -> list[Preview]:
-    """A preview of each passage, given with its document and the section around it, of at most this many lines."""
-    found = [find_sentences(*each) if lines else [] for each in passages]
-    for number, (document, section, _) in enumerate(passages):
-        if lines and not found[number]:
-            # A passage that says nothing is shown by the section around it.
-            passages = [*passages[:number], (document, section, section), *passages[number + 1 :]]
-            found[number] = find_sentences(*passages[number])
-    scores = iter(_scores(question, found, lines))
+class Previewed(NamedTuple):
+    """A passage to show."""
+
+    document: Document
+    section: Section
+    """The section around it."""
+    passage: Section
+    place: float = 0.0
+    """Where in it the text begins that is closest to the question, token by token, as a share of it."""
+
+
+def make_previews(question: str, passages: Sequence[Previewed], lines: int) -> list[Preview]:
+    """A preview of each passage, of at most this many lines."""
+    if not lines:
+        return [Preview("", each.passage.start_line) for each in passages]
+    read = [_read(each) for each in passages]
     previews = []
-    for (document, _, passage), sentences in zip(passages, found, strict=True):
-        rated = next(scores)
+    for (each, sentences), rated in zip(read, _scores(question, read, lines), strict=True):
         best = max(range(len(sentences)), key=rated.__getitem__, default=0)
         text, first = _fitting(sentences, best, lines) if sentences else ("", 0)
-        breaks = LINE_END.findall(document.text, passage.start, sentences[first].position) if sentences else []
-        previews.append(Preview(text, passage.start_line + len(breaks)))
+        at = sentences[first].position if sentences else each.passage.start
+        breaks = LINE_END.findall(each.document.text, each.passage.start, at)
+        previews.append(Preview(text, each.passage.start_line + len(breaks)))
     return previews
 
 
-def _scores(question: str, passages: Sequence[Sequence[Sentence]], lines: int) -> list[list[float]]:
+def _read(shown: Previewed) -> tuple[Previewed, list[Sentence]]:
+    """The sentences of a passage; one that says nothing is shown by the section around it."""
+    if sentences := find_sentences(shown.document, shown.section, shown.passage):
+        return shown, sentences
+    around = shown._replace(passage=shown.section, place=0.0)
+    return around, find_sentences(around.document, around.section, around.passage)
+
+
+def _scores(question: str, passages: Sequence[tuple[Previewed, list[Sentence]]], lines: int) -> list[list[float]]:
     """How much of the question each sentence has, and what would be shown with it: half of the score each.
 
-    Words are compared, and tokens in passages that have too few of the question's words, as in another language.
+    In a passage that has too few of the question's words, as in another language, what is close token by token counts.
     """
-    together = [each for sentences in passages for each in sentences]
+    together = [each for _, sentences in passages for each in sentences]
     if not together:
         return [[] for _ in passages]
-    shown = [count for sentences in passages for count in _followers(sentences, lines)]
+    shown = [count for _, sentences in passages for count in _followers(sentences, lines)]
     asked = query_words(question)
     weights = np.array([*asked.values()], np.float32)
     held = _held_words([*asked], [each.text for each in together])
     # What few sentences hold tells them apart.
     scores = _rate(held, weights * np.log1p(len(together) / (held.sum(axis=0) + 1)), shown)
-    edges = [0, *accumulate(map(len, passages))]
-    unlike = [
-        row
-        for start, end in pairwise(edges)
-        if start < end and (held[start:end].max(axis=0) * weights).sum() < MIN_WORDS * weights.sum()
-        for row in range(start, end)
-    ]
-    if unlike:
-        tokens = [token_model().token_ids(together[row].text) for row in unlike]
-        if close := sentence_closeness(token_model(), question, tokens):
-            scores[unlike] = _rate(*close, [shown[row] for row in unlike])
+    edges = [0, *accumulate(len(sentences) for _, sentences in passages)]
+    for (each, sentences), (start, end) in zip(passages, pairwise(edges), strict=True):
+        if start < end and (held[start:end].max(axis=0) * weights).sum() < MIN_WORDS * weights.sum():
+            length = max(each.passage.end - each.passage.start, 1)
+            places = np.array([(sentence.position - each.passage.start) / length for sentence in sentences])
+            scores[start:end] = 1 - np.abs(places - each.place)
     scores *= [each.factor for each in together]
     return [scores[start:end].tolist() for start, end in pairwise(edges)]
 

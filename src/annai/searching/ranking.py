@@ -105,6 +105,8 @@ class Ranked:
     """How likely each passage answers."""
     about: Floats
     """How nearly the question is the title of each passage's document; 0 for documents that were not compared."""
+    place: Floats
+    """Where in the passage its best window begins, as a share of it; 0 for passages that were not compared."""
 
 
 Compare = Callable[[Sequence[int]], Closeness | None]
@@ -217,10 +219,10 @@ def _ranked(
     documents = sure[order[-1]] * _share(document_scores, document_scores[last])
     documents[leading] = sure
     passages = documents[candidates.document] * _share(scores, document_scores[candidates.document])
-    about = np.zeros(len(best))
+    about, place = np.zeros(len(best)), np.zeros(len(scores))
     if close is not None:
-        about[leading] = close.about
-    return Ranked(scores, scaled, passages, about[candidates.document])
+        about[leading], place[rows] = close.about, close.place
+    return Ranked(scores, scaled, passages, about[candidates.document], place)
 
 
 def _share(values: Floats, whole: Floats) -> Floats:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from annai.asking.exclusion import Exclusions
 from annai.searching.confidence import MIN_CONFIDENCE
 from annai.searching.passages import DocumentCache, ScoredPassage
-from annai.searching.preview import Preview, make_previews
+from annai.searching.preview import Preview, Previewed, make_previews
 from annai.stores.base import PassageSearcher
 from annai.text.links import link_share
 from annai.text.tokens import query_words
@@ -135,7 +135,10 @@ def load_hits(store: PassageSearcher, results: Sequence[Result], query: Query, e
             section = (near.get(around) or store.lookup([around])[around]).section
         loaded.append((section, result, document))
     with timer("preview"):
-        passages = [(document, section, result.match.passage.stored.section) for section, result, document in loaded]
+        passages = [
+            Previewed(document, section, result.match.passage.stored.section, result.match.passage.place)
+            for section, result, document in loaded
+        ]
         previews = make_previews(query.text, passages, query.preview_lines)
     return [_hit(*each, preview, query.content) for each, preview in zip(loaded, previews, strict=True)]
 
@@ -168,7 +171,7 @@ def _choose_section(result: Result, opening: StoredSection | None, document: Doc
     match = result.match
     start = None
     if opening and opening.section.order != match.section.order:
-        start = SectionMatch(opening.section, replace(match.passage, stored=opening))
+        start = SectionMatch(opening.section, replace(match.passage, stored=opening, place=0.0))
     if start and match.section.number[:1] not in ((), (0,)) and _is_about(match.passage, asked):
         return result.showing(start)
     links, is_last = _link_share(match, document), _is_last(match, document)
