@@ -129,7 +129,8 @@ def _find_scored(
     with timer("rank"):
         # A search by meaning alone finds nothing by its words; they only tell how sure its results are.
         found = similarity if query.mode == "vector" else similarity | keywords
-        stored = sorted(store.lookup([*found]).values(), key=lambda each: each.key)
+        # By path, so that what scores alike comes in the same order however often it was indexed.
+        stored = sorted(store.lookup([*found]).values(), key=lambda each: (each.collection, each.path, each.key))
         scored = _score_passages(store, meant, stored, vector, similarity, keywords)
     return sorted(scored, key=lambda each: (-each.score, each.stored.collection, each.stored.path, each.stored.key))
 
@@ -142,7 +143,7 @@ def _score_passages(
     similarity: Mapping[int, float],
     keywords: Mapping[int, float],
 ) -> list[ScoredPassage]:
-    """Score the passages; `stored` is in the order of their keys."""
+    """Score the passages; those of one document stand together in `stored`, in its order."""
     if not stored:
         return []
     query = meant.query
@@ -179,7 +180,6 @@ def _candidates(
         similarities.update(zip(missing, (store.vectors(missing, len(vector)) @ vector).tolist(), strict=True))
     roots = np.array([each.root_key for each in stored])
     return Candidates(
-        # The keys of a document's sections follow its root's, so that passages in the order of keys stay together.
         document=np.cumsum(np.append(False, roots[1:] != roots[:-1])),
         similarity=np.array([similarities[each.key] for each in stored]),
         document_similarity=np.array([similarities[each.root_key] for each in stored]),

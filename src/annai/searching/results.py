@@ -9,8 +9,9 @@ from annai.searching.confidence import MIN_CONFIDENCE
 from annai.searching.passages import DocumentCache, ScoredPassage
 from annai.searching.preview import Preview, Previewed, make_previews
 from annai.stores.base import PassageSearcher
+from annai.text.fields import FIELD_NAMES, passage_fields
 from annai.text.links import link_share
-from annai.text.tokens import query_words
+from annai.text.tokens import query_words, words
 from annai.timer import timer
 from annai.types import (
     Content,
@@ -39,6 +40,9 @@ MIN_INSTEAD_SHARE, MIN_EQUAL_SHARE, MAX_INSTEAD = 0.6, 0.93, 5
 """What is shown instead of such a section, or of one that only ends a page: one of the next best, if it scores at least
 this share of it."""
 
+MAX_CREDITED, WORDS_CONFIDENCE = 5, 0.5
+"""If none of the first results is sure, one of them that holds every word of the question is as sure as this."""
+
 MIN_MORE_SHARE = 0.7
 """A section is named if it is at least this share as sure as its document's best one."""
 
@@ -64,6 +68,10 @@ class Result:
 
     match: SectionMatch
     others: list[SectionMatch]
+
+    def as_sure_as(self, confidence: float) -> "Result":
+        """The same result, with another confidence."""
+        return replace(self, match=replace(self.match, passage=replace(self.match.passage, confidence=confidence)))
 
     def showing(self, match: SectionMatch) -> "Result":
         """The same document, as sure as before, shown by another section."""
@@ -111,6 +119,30 @@ def group_by_document(matches: Sequence[SectionMatch], per_document: int) -> lis
         else:
             best.others.append(match)
     return results
+
+
+def credit_words(store: PassageSearcher, results: Sequence[Result], text: str) -> list[Result]:
+    """The results, where one that holds every word of a question is a match, however unsure it is by other measures."""
+    asked = _content_words(text) or {*query_words(text)}
+    doubtful = [each for each in results[:MAX_CREDITED] if each.match.passage.confidence < MIN_CONFIDENCE]
+    if not asked or len(doubtful) < len(results[:MAX_CREDITED]):
+        return [*results]
+    documents = DocumentCache(store)
+    holding = [rank for rank, each in enumerate(doubtful, 1) if _holds_all(documents, each.match.passage.stored, asked)]
+    # Nobody is less sure than who comes after.
+    return [
+        result.as_sure_as(WORDS_CONFIDENCE) if rank <= max(holding, default=0) else result
+        for rank, result in enumerate(results, 1)
+    ]
+
+
+def _holds_all(documents: DocumentCache, stored: StoredSection, asked: set[str]) -> bool:
+    """Whether a passage holds all words; one of a single CJK character begins others."""
+    if (document := documents.get(stored)) is None:
+        return False
+    fields = passage_fields(document, stored.section)
+    held = {*words("\n".join(getattr(fields, name) for name in FIELD_NAMES))}
+    return all(word in held or (len(word) == 1 and any(each[0] == word for each in held)) for word in asked)
 
 
 def load_hits(store: PassageSearcher, results: Sequence[Result], query: Query, exclusions: Exclusions) -> list[Hit]:
