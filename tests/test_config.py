@@ -77,7 +77,7 @@ def test_the_root_is_relative_to_the_file(tmp_path: Path) -> None:
     [
         ("[serach]\nlimit = 1", r"unknown section \[serach\]; did you mean 'search'\?"),
         ("[search]\nlimt = 1", r"unknown key search.limt; did you mean 'limit'\?"),
-        ("[search]\nxyz = 1", "unknown key search.xyz; choose from limit, mode, content"),
+        ("[search]\nxyz = 1", "unknown key search.xyz; choose from limit, per_document, mode, content"),
         ('[search]\nlimit = "5"', "search.limit must be a whole number, not '5'"),
         ("[search]\nlimit = true", "search.limit must be a whole number, not True"),
         ("[search]\nlimit = 0", "search.limit must be between 1 and 1,000, not 0"),

@@ -259,11 +259,11 @@ def test_an_index_that_came_with_the_repository_opens_no_folder_outside(clone: A
     assert "diary" in clone("search", "secret wish").stdout
     # The same index on the machine of somebody who never added that folder.
     TrustStore(user_folder()).revoke(clone.folder)
-    done = clone("search", "secret wish")
+    done = clone("search", "secret wish", code=1)
     assert "diary" not in done.stdout
     assert "was not added on this machine" in done.stderr
     (private / "more.md").write_text("# More\n\nA zebra.")
-    clone("search", "zebra")
+    clone("search", "zebra", code=1)
     connection = apsw.Connection(str(clone.folder / ".annai" / "index.sqlite"))
     assert not connection.execute("SELECT 1 FROM files WHERE path = 'more.md'").fetchall()
     connection.close()

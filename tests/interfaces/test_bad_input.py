@@ -85,7 +85,7 @@ def test_a_file_that_is_no_index_is_left_alone(annai: Annai, write: Write) -> No
 
 def test_an_index_of_a_newer_version_is_left_alone(annai: Annai, write: Write) -> None:
     write("a.md", "# A")
-    annai("search", "x")
+    annai("import")
     connection = apsw.Connection(str(annai.folder / ".annai" / "index.sqlite"))
     connection.execute("PRAGMA user_version = 999")
     connection.close()
@@ -301,7 +301,7 @@ def test_bytes_that_are_not_text_get_a_sentence(annai: Annai, write: Write, tmp_
     broken = os.fsdecode(b"\xff\xfe")
     for arguments in (("get", broken), ("index", "rebuild", broken), ("search", "x", "--docs-dir", broken)):
         assert "There is no" in annai(*arguments, code=1).stderr
-    assert "Nothing found" in annai("search", broken, "--mode", "keyword").stderr
+    assert "Nothing found" in annai("search", broken, "--mode", "keyword", code=1).stderr
     folder = tmp_path / broken
     folder.mkdir()
     assert "is not valid UTF-8; rename it" in Annai(folder)("search", "apple", code=1).stderr

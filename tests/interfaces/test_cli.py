@@ -34,7 +34,6 @@ RESULT_FIELDS = [
     "preview_line",
     "index_status",
     "is_dirty",
-    "more",
 ]
 
 
@@ -51,7 +50,7 @@ def test_json_is_alone_on_standard_output_and_has_the_documented_fields(annai: A
     write("a.md", "# Title\n\nSome apple text.")
     done = annai("search", "apple", "--format", "json", "--verbose")
     answer = json.loads(done.stdout)
-    assert list(answer) == ["query", "took_ms", "total", "results"]
+    assert list(answer) == ["query", "took_ms", "total", "confident", "results"]
     assert list(answer["results"][0]) == RESULT_FIELDS
     assert answer["results"][0]["id"] == "root:a.md"
     assert 0 <= answer["results"][0]["score"] <= 1

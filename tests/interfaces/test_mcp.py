@@ -47,9 +47,10 @@ def test_the_protocol_is_the_one_that_was_requested(agent: Agent) -> None:
 
 def test_a_japanese_question_is_answered_from_the_documents(agent: Agent) -> None:
     found = agent.fields("search", query="環境構築の方法", limit=3)
-    assert [row["path"] for row in found["results"]] == [SETUP] * 3
-    assert list(found) == ["query", "took_ms", "total", "results"]
-    assert list(found["results"][0]) == [name for name in RESULT_FIELDS if name != "preview"]
+    assert found["results"][0]["path"] == SETUP
+    assert len({row["path"] for row in found["results"]}) == 3
+    assert list(found) == ["query", "took_ms", "total", "confident", "results"]
+    assert [*found["results"][0]] == [*(name for name in RESULT_FIELDS if name != "preview"), "more"]
 
 
 def test_text_and_fields_are_each_enough_alone(agent: Agent) -> None:
@@ -149,7 +150,7 @@ def test_every_tool_says_what_it_does_and_what_it_takes(agent: Agent) -> None:
         assert tool.annotations.destructive_hint is False
         assert all(each["description"] for each in tool.input_schema["properties"].values())
     arguments = tools["search"].input_schema
-    assert [*arguments["properties"]] == ["query", "limit", "depth", "path", "mode"]
+    assert [*arguments["properties"]] == ["query", "limit", "per_document", "depth", "path", "mode"]
     assert arguments["required"] == ["query"]
     assert arguments["properties"]["limit"] == {
         "type": "integer",
@@ -351,7 +352,7 @@ def test_without_a_watcher_every_search_looks_at_the_disk_first(tmp_path: Path) 
 def test_an_answer_holds_no_more_tokens_than_allowed(tmp_path: Path) -> None:
     (tmp_path / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n[search]\nmax_tokens = 1000\n')
     for number in range(20):
-        body = "\n\n".join(f"ゼブラは{number}の段落{line}に住んでいます。 zebra" for line in range(5 + number * 8))
+        body = "\n\n".join(f"ゼブラは{number}の段落{line}に住んでいます。 zebra" for line in range(30 + number * 8))
         (tmp_path / f"{number}.md").write_text(f"# 文書 {number}\n\n{body}")
     with connected(tmp_path) as agent:
         result = agent.call("search", query="ゼブラ", limit=20)

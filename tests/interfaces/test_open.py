@@ -107,14 +107,14 @@ def test_a_server_takes_the_same_addresses_and_filters(annai: Annai, write: Writ
         assert inside("get", "a.md:5-5").stdout == "## 手順\n"
         assert inside("get", "root:a.md:1-1").stdout == "# Outer\n"
         assert {row["file"] for row in results(inside, "apple", "--path", "*.md", "--exclude", "../a.md")} == {"b/a.md"}
-        assert "No document is under “gide”" in inside("search", "apple", "--path", "gide").stderr
+        assert "No document is under “gide”" in inside("search", "apple", "--path", "gide", code=1).stderr
     finally:
         annai("server", "stop")
 
 
 def test_a_filter_without_documents_is_named_and_not_the_words(annai: Annai, write: Write) -> None:
     write("guide/a.md", GUIDE)
-    done = annai("search", "apple", "--path", "gide")
+    done = annai("search", "apple", "--path", "gide", code=1)
     assert done.stderr == "No document is under “gide”; did you mean guide or guide/a.md?\n"
-    told = json.loads(annai("search", "apple", "--path", "*.rst", "--format", "json").stdout)
+    told = json.loads(annai("search", "apple", "--path", "*.rst", "--format", "json", code=1).stdout)
     assert (told["unmatched"], told["results"]) == ({"*.rst": []}, [])

@@ -78,7 +78,15 @@ def test_symbols_are_words_that_weigh_little_and_drawings_are_none() -> None:
 def test_stop_words_weigh_little() -> None:
     weights = query_words("how do I restore the backup する方法")
     assert weights["the"] == weights["how"] == weights["する"] == STOP_WORD_WEIGHT
-    assert weights["backup"] == weights["方法"] == 1
+    assert weights["restor"] == weights["backup"] == 1
+
+
+def test_the_words_of_asking_weigh_little() -> None:
+    weights = query_words("画像を最適化する方法を教えて")
+    assert weights["方法"] == weights["教え"] == STOP_WORD_WEIGHT
+    assert weights["画像"] == weights["最適"] == 1
+    assert query_words("please explain the difference between pods")["pod"] == 1
+    assert query_words("please explain the difference between pods")["explain"] == STOP_WORD_WEIGHT
 
 
 @given(st.text())

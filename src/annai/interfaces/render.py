@@ -76,6 +76,8 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
     results = []
     for hit in answer.results:
         values = asdict(hit)
+        if not hit.more:
+            del values["more"]
         values = {name: values[name] for name in ("id", "collection", "path", "file")} | values
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
