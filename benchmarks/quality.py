@@ -1,6 +1,6 @@
 """How good are the answers? The whole product on every evaluation set, by mode and by type of question.
 
-    python benchmarks/quality.py [SET …] [--provider static] [--modes vector keyword hybrid] [--json FILE] [--write]
+    python benchmarks/quality.py [SET …] [--provider static] [--model DIR] [--modes vector keyword hybrid] [--json FILE] [--write]
 
 Every set is laid out as files, indexed with default settings and searched as a user searches it. A document's rank is
 that of its best section (`annai eval` does the same for your own questions). `identifiers` are code spans of the
@@ -50,6 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="*")
     parser.add_argument("--provider", default="static")
+    parser.add_argument("--model", default="", help="the provider's model, or its folder")
     parser.add_argument("--modes", nargs="*", default=["vector", "keyword", "hybrid"], choices=get_args(Mode))
     parser.add_argument("--json", type=Path, help="write the figures here too")
     parser.add_argument("--write", action="store_true", help="make these figures the baseline")
@@ -60,7 +61,7 @@ def main() -> None:
         return
     rows: list[Row] = []
     for name in options.sets or corpus_names(folder):
-        rows += measure(folder, name, options.provider, options.modes)
+        rows += measure(folder, name, options.provider, options.model, options.modes)
         print(_line(name, rows, options.modes), flush=True)
     if options.json:
         options.json.write_text(_lines(rows), encoding="utf-8")
@@ -71,12 +72,12 @@ def main() -> None:
     sys.exit(1 if fallen and not options.write else 0)
 
 
-def measure(folder: Path, name: str, provider: str, modes: Sequence[Mode]) -> list[Row]:
+def measure(folder: Path, name: str, provider: str, model: str, modes: Sequence[Mode]) -> list[Row]:
     """The measures of one set, mode by mode and type by type."""
     with tempfile.TemporaryDirectory() as temporary:
         tree = Path(temporary) / "tree"
         write_files(folder, name, tree)
-        config = override(load_config(docs_dir=tree), "embedding", provider=provider)
+        config = override(load_config(docs_dir=tree), "embedding", provider=provider, model=model)
         config = override(config, "database", path=f"{temporary}/index.sqlite")
         config = override(config, "files", respect_gitignore=False, exclude=())
         question_sets: dict[str, tuple[list[Question], Judgements]] = {
