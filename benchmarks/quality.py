@@ -1,6 +1,6 @@
 """How good are the answers? The whole product on every evaluation set, by mode and by type of question.
 
-    python benchmarks/quality.py [SET …] [--provider static] [--model DIR] [--modes vector keyword hybrid] [--json FILE] [--write]
+    python benchmarks/quality.py [SET …] [--provider static] [--model DIR] [--modes vector keyword hybrid] [--write]
 
 Every set is laid out as files, indexed with default settings and searched as a user searches it. A document's rank is
 that of its best section (`annai eval` does the same for your own questions). `identifiers` are code spans of the
