@@ -57,6 +57,27 @@ def test_json_is_alone_on_standard_output_and_has_the_documented_fields(annai: A
     assert answer["results"][0]["content"] == "# Title\n\nSome apple text."
 
 
+def test_an_answer_that_is_only_a_guess_says_so_and_exits_as_grep_does(annai: Annai, write: Write) -> None:
+    write("a.md", "# Title\n\nSome apple text.")
+    done = annai("search", "zzzzqqqq unicorn", code=1)
+    assert done.stdout == "" or done.stdout.startswith("No good match; nearest:\n")
+    told = json.loads(annai("search", "the history of unicorns", "--format", "json", code=1).stdout)
+    assert (told["confident"], told["total"]) == (False, 0)
+    assert json.loads(annai("search", "apple", "--format", "json").stdout)["confident"] is True
+    assert "1 result in " in annai("search", "apple").stdout
+
+
+def test_other_sections_of_a_document_are_named_below_it(annai: Annai, write: Write) -> None:
+    part = "An apple a day keeps many doctors far away from here, and the apple is red. " * 8
+    write("a.md", "# Fruit\n\n" + "\n\n".join(f"## Part {number}\n\n{part}" for number in range(1, 7)))
+    shown = annai("search", "apple doctors").stdout
+    named = re.findall(r"^  \+ line (\d+): Part \d  (root:a\.md#1\.\d)$", shown, re.MULTILINE)
+    assert len(named) == 3
+    assert annai("get", named[0][1]).stdout.startswith("## Part")
+    assert shown.count("a.md:") == 1
+    assert annai("search", "apple doctors", "--per-document", "0").stdout.count("a.md:") == 5
+
+
 def test_verbose_tells_the_steps_on_standard_error(annai: Annai, write: Write) -> None:
     write("a.md", "# Title\n\nSome apple text.")
     told = annai("--verbose", "search", "apple").stderr

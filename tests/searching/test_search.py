@@ -237,3 +237,53 @@ def test_the_first_results_do_not_depend_on_the_limit(engine: Engine, write: Wri
         assert [hit.score for hit in few] == [hit.score for hit in many[:5]]
         assert len({hit.path for hit in many}) == (expected or len(many))
         assert [hit.score for hit in many] == sorted((hit.score for hit in many), reverse=True)
+
+
+LINKS = "\n".join(f"- [How to manage secrets, part {number}](/secrets/{number})" for number in range(1, 12))
+SECRET = "A secret holds a password or a key. To manage it, put it in the store and name it in the settings. " * 8
+
+
+@pytest.fixture
+def pages(write: Write) -> None:
+    """A page with an opening, two parts and a list of links, and other pages."""
+    opening = "A secret is a small piece of data that must not be shown. Programs read it when they start. " * 4
+    write("secrets.md", f"# Secrets\n\n{opening}\n\n## Keep it\n\n{SECRET}\n\n## What's next\n\n{LINKS}\n")
+    for word in ("network", "storage", "billing"):
+        write(f"{word}.md", f"# {word.title()}\n\nAll about {word}. {FILLER}")
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_list_of_links_gives_way_to_the_section_that_says_it(engine: Engine) -> None:
+    (best, *_) = found(engine, "how to manage secrets in the store")
+    assert (best.path, best.heading) == ("secrets.md", "Keep it")
+    every = [*engine.search("how to manage secrets", per_document=0, limit=20)]
+    assert "What's next" in {hit.heading for hit in every}
+
+
+@pytest.mark.usefixtures("pages")
+@pytest.mark.parametrize("question", ["what is a secret?", "secrets", "Secrets とは"])
+def test_a_question_about_a_page_is_answered_by_its_opening(engine: Engine, question: str) -> None:
+    (best, *_) = found(engine, question)
+    assert (best.path, best.section_number) == ("secrets.md", (0,))
+
+
+@pytest.mark.usefixtures("mixed")
+def test_the_score_tells_an_answer_from_a_guess(engine: Engine) -> None:
+    engine.refresh()
+    for mode in ("hybrid", "vector", "keyword"):
+        for question in ("How do I roll back a bad deployment?", "バックアップの手順", "roses and tulips"):
+            answer = engine.search(question, mode=mode)
+            assert answer.confident, (mode, question)
+            assert answer[0].score > 0.5, (mode, question)
+    for question in ("zzzzqqqq", "quantum chromodynamics of gluons", "源氏物語の作者は誰ですか"):
+        answer = engine.search(question)
+        assert not answer.confident, question
+        assert answer.total == 0
+        assert all(hit.score < 0.25 for hit in answer)
+
+
+def test_a_result_that_holds_every_word_is_a_match(engine: Engine, write: Write) -> None:
+    write("a.md", "# Title\n\nSome apple text.")
+    write("b.md", "# Other\n\nSome pear text.")
+    assert engine.search("apples").confident
+    assert not engine.search("apples oranges melons cherries").confident
