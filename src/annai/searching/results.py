@@ -33,10 +33,10 @@ MIN_ABOUT = 0.75
 MAX_LINK_SHARE, MAX_LAST_LINK_SHARE = 0.4, 0.2
 """A section, or the last one of a page, with a greater share of its words in links only leads elsewhere."""
 
-MAX_CLOSER_TOKENS = 150
+MAX_CLOSER_TOKENS = 350
 """A longer last section does more than end its page."""
 
-MIN_INSTEAD_SHARE, MIN_EQUAL_SHARE, MAX_INSTEAD = 0.6, 0.93, 5
+MIN_INSTEAD_SHARE, MIN_EQUAL_SHARE, MAX_INSTEAD = 0.6, 0.9, 5
 """What is shown instead of such a section, or of one that only ends a page: one of the next best, if it scores at least
 this share of it."""
 
@@ -209,9 +209,7 @@ def _choose_section(result: Result, opening: StoredSection | None, document: Doc
     links, is_last = _link_share(match, document), _is_last(match, document)
     if links > (MAX_LAST_LINK_SHARE if is_last else MAX_LINK_SHARE):
         min_share = MIN_INSTEAD_SHARE
-    elif (
-        is_last and match.section.token_count <= MAX_CLOSER_TOKENS and not asked & _content_words(match.section.heading)
-    ):
+    elif is_last and _only_ends(match.section, asked):
         min_share = MIN_EQUAL_SHARE
     else:
         return result
@@ -220,6 +218,12 @@ def _choose_section(result: Result, opening: StoredSection | None, document: Doc
         if not _is_last(instead, document) and _link_share(instead, document) <= MAX_LINK_SHARE:
             return result.showing(instead)
     return result
+
+
+def _only_ends(last: Section, asked: set[str]) -> bool:
+    """Whether the last section of a page is short, and its heading says something else than the question."""
+    heading = _content_words(last.heading)
+    return last.token_count <= MAX_CLOSER_TOKENS and not asked & heading and any(map(str.isalpha, last.heading))
 
 
 def _link_share(match: SectionMatch, document: Document) -> float:
