@@ -33,7 +33,10 @@ VARIANTS: Mapping[str, Mapping[str, object]] = {
     "without closeness of the passage": {"PASSAGE_WEIGHT": 0.0},
     "without closeness of the best window": {"WINDOW_WEIGHT": 0.0},
     "without closeness of the title": {"TITLE_WEIGHT": 0.0},
-    "without closeness at all": {"PASSAGE_WEIGHT": 0.0, "WINDOW_WEIGHT": 0.0, "TITLE_WEIGHT": 0.0},
+    "without coverage": {"COVERAGE_WEIGHT": 0.0},
+    "without closeness at all": dict.fromkeys(
+        ("PASSAGE_WEIGHT", "WINDOW_WEIGHT", "COVERAGE_WEIGHT", "TITLE_WEIGHT"), 0.0
+    ),
     "10 documents compared": {"MAX_COMPARED_DOCUMENTS": 10},
     "words count 1.5": {"KEYWORD_WEIGHT": 1.5},
     "words count 4": {"KEYWORD_WEIGHT": 4.0},

@@ -36,6 +36,7 @@ SCORE_PARTS = {
     "more_words": "words of the next passage",
     "passage": "tokens of the passage",
     "window": "tokens of its best lines",
+    "coverage": "share of the question in them",
     "title": "tokens of its title",
     "behind": "behind the document's best passage",
 }
