@@ -1,5 +1,6 @@
 """Which sections are shown? Passages are folded into sections, and each document is shown by the one that says it."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from annai.types import (
     StoredSection,
     section_id,
 )
+
+_TEXT = re.compile(r"\S")
 
 MAX_MORE = 3
 """Other sections of a document that are named with its best one."""
@@ -232,7 +235,7 @@ def _link_share(match: SectionMatch, document: Document) -> float:
 
 def _is_last(match: SectionMatch, document: Document) -> bool:
     """Whether it is the last section of its document, and not the only one."""
-    return bool(match.section.number) and not document.text[match.section.end :].strip()
+    return bool(match.section.number) and not _TEXT.search(document.text, match.section.end)
 
 
 def _is_about(passage: ScoredPassage, asked: set[str]) -> bool:

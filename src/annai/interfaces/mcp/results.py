@@ -64,7 +64,9 @@ def empty_result(query: Query, reasons: Sequence[str], notes: Sequence[str]) -> 
         "`list_collections` to see what there is",
     ]
     sentences = ["Nothing found.", *reasons, f"Try: {'; '.join(hints)}.", *notes]
-    return ToolResult({"query": query.text, "total": 0, "results": [], "notes": sentences}, " ".join(sentences))
+    return ToolResult(
+        {"query": query.text, "total": 0, "confident": False, "results": [], "notes": sentences}, " ".join(sentences)
+    )
 
 
 def line_range(first: int, last: int) -> str:

@@ -213,7 +213,8 @@ class Tools:
         except NotFound:
             if not freshness.waiting:
                 raise
-            return ToolResult({"query": query.text, "total": 0, "results": [], "notes": notes}, "\n".join(notes))
+            fields = {"query": query.text, "total": 0, "confident": False, "results": [], "notes": notes}
+            return ToolResult(fields, "\n".join(notes))
         if not answer.results:
             return empty_result(query, unmatched_lines(answer), [*correction_lines(answer), *notes])
         return answer_result(answer, self._config.search.max_tokens, notes)
