@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,11 @@ from annai.trust import TrustStore
 # Machines are shared: how long an example takes says nothing about the code.
 settings.register_profile("annai", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("annai")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A job in the background ignores Ctrl-C, and so would every program that a test starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
