@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 from typing import Any, get_args
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from annai.config import Config, load_config
 from annai.errors import ConfigError
-from annai.interfaces.setup.edits import parse, set_entry
+from annai.interfaces.setup.edits import parse, remove_entry, set_entry
 from annai.interfaces.setup.entries import (
     apply_edit,
     is_set_up,
@@ -42,6 +43,12 @@ def annai(tmp_path: Path) -> Annai:
     return Annai(folder)
 
 
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
 CODE = "Library/Application Support/Code/User" if sys.platform == "darwin" else ".config/Code/User"
 CLAUDE = "Library/Application Support/Claude" if sys.platform == "darwin" else ".config/Claude"
 FILES: dict[str, tuple[str | None, str | None, str]] = {
@@ -312,13 +319,41 @@ def test_the_home_folder_is_no_project(annai: Annai) -> None:
     assert entry["args"][-1] == str(annai.folder)
 
 
+def test_two_folders_of_documents_in_one_workspace_have_an_entry_each(config: Config) -> None:
+    docs = config.root / "docs"
+    docs.mkdir()
+    places = [target(load_config(docs_dir=folder), PROGRAMS["cursor"], "project") for folder in (config.root, docs)]
+    for place in places:
+        apply_edit(plan_edit(place))
+        assert not plan_edit(place).is_needed
+    servers = json.loads(places[0].file.read_text())["mcpServers"]
+    assert {name: entry["args"][-1] for name, entry in servers.items()} == {
+        "annai": str(config.root),
+        "annai-docs": str(docs),
+    }
+    apply_edit(plan_removal(places[0]))
+    assert [*json.loads(places[0].file.read_text())["mcpServers"]] == ["annai-docs"]
+    # A folder that is gone, or a command without one, as people who share the file write it, is replaced.
+    for words in (["mcp"], ["mcp", "--docs-dir", str(config.root / "gone")]):
+        places[0].file.write_text(json.dumps({"mcpServers": {"annai": {"command": "annai", "args": words}}}))
+        apply_edit(plan_edit(places[0]))
+        assert [*json.loads(places[0].file.read_text())["mcpServers"]] == ["annai"]
+
+
 def test_an_entry_over_http_reaches_the_server_with_its_token(annai: Annai) -> None:
-    shown = json.loads(annai("setup", "cursor", "--http", "--print").stdout)["mcpServers"]["annai"]
-    token = (annai.folder / ".annai" / "token").read_text().strip()
-    assert shown == {"url": "http://127.0.0.1:24280/mcp", "headers": {"Authorization": f"Bearer {token}"}}
-    said = annai("setup", "cursor", "--http").stdout
-    assert "do not commit it" in said
-    assert (annai.folder / ".cursor" / "mcp.json").stat().st_mode & 0o777 == 0o600
+    annai("server", "start", "--port", "auto")
+    try:
+        said = annai("setup", "cursor", "--http").stdout
+        assert "do not commit it" in said
+        file = annai.folder / ".cursor" / "mcp.json"
+        assert file.stat().st_mode & 0o777 == 0o600
+        entry = json.loads(file.read_text())["mcpServers"]["annai"]
+        kinds = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        request = Request(entry["url"], json.dumps(INITIALIZE).encode(), kinds | entry["headers"])  # noqa: S310
+        with urlopen(request, timeout=60) as answer:  # noqa: S310 - the server that was just started
+            assert "annai: My docs" in answer.read().decode()
+    finally:
+        annai("server", "stop")
 
 
 @pytest.mark.parametrize("client", ["claude-desktop", "codex"])
@@ -344,7 +379,7 @@ def test_a_shared_file_holds_every_project_under_its_own_name(
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_print_shows_the_entry_and_writes_nothing(config: Config, name: str) -> None:
     program = PROGRAMS[name]
-    for level in levels(program):
+    for level in levels(config, program):
         shown = read(program, snippet(target(config, program, level)))
         (entry,) = shown[FILES[name][2]].values()
         words = entry[program.command_key] if program.one_command else entry["args"]
@@ -361,16 +396,10 @@ def test_what_has_no_file_is_printed_to_paste(annai: Annai) -> None:
 def test_what_is_written_starts_a_server_from_any_folder(annai: Annai, tmp_path: Path) -> None:
     annai("setup", "claude-code")
     entry = json.loads((annai.folder / ".mcp.json").read_text())["mcpServers"]["annai"]
-    call = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
-    }
     done = subprocess.run(
         [entry["command"], *entry["args"]],
         cwd=tmp_path,
-        input=json.dumps(call) + "\n",
+        input=json.dumps(INITIALIZE) + "\n",
         capture_output=True,
         text=True,
         timeout=60,
@@ -501,6 +530,10 @@ def test_any_json_keeps_its_values(
     expected = {**before, "servers": {**(servers or {}), "annai": ENTRY}}
     assert json.loads(changed) == expected
     assert [*json.loads(changed)] == [*expected]
+    removed = remove_entry("json", changed, ("servers",), "annai")
+    # A section without servers goes with its last one.
+    assert json.loads(removed) == before if servers else json.loads(removed) == outer
+    assert removed == json.dumps(before, indent=indent) or servers == {}
 
 
 @pytest.mark.parametrize("text", ["", "\n", "{}", "{ }", "// nothing yet\n", "{\n  // nothing yet\n}\n", '{"a": 1,}'])

@@ -1,7 +1,5 @@
 """`annai setup`: tell an agent's program about this project."""
 
-from pathlib import Path
-
 import click
 
 from annai.config import Config
@@ -61,7 +59,7 @@ def command(
     if not remove:
         check_root(config)
     chosen = [PROGRAMS[name] for name in programs] or [
-        each for each in PROGRAMS.values() if remove or (is_installed(each) and _takes(each, level, http=http))
+        each for each in PROGRAMS.values() if remove or (is_installed(each) and _takes(config, each, level, http=http))
     ]
     if not chosen:
         raise ConfigError("No program that annai knows is installed here; name one, and its file is written anyway.")
@@ -82,15 +80,15 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _takes(program: Program, level: Level | None, *, http: bool) -> bool:
+def _takes(config: Config, program: Program, level: Level | None, *, http: bool) -> bool:
     """Whether a program that was not named has a file for what was asked."""
-    return (level is None or level in levels(program)) and bool(program.url_key or not http)
+    return (level is None or level in levels(config, program)) and bool(program.url_key or not http)
 
 
 def _add(config: Config, program: Program, level: Level | None, *, http: bool, only_print: bool) -> None:
     if http and not program.url_key:
         raise ConfigError(f"{program.title} starts its servers itself; leave out --http.")
-    if not levels(program):
+    if not levels(config, program):
         echo(snippet(Target(config, program, "user", workspace(config), http)), nl=False)
         echo(f"{program.title} has no file for this. {program.next_step}", err=True)
         return
@@ -113,7 +111,7 @@ def _add(config: Config, program: Program, level: Level | None, *, http: bool, o
 def _remove(config: Config, program: Program, level: Level | None, *, is_quiet: bool) -> None:
     """Remove the project from a program's files, at one level or at all."""
     found = False
-    for each in (level,) if level else levels(program):
+    for each in (level,) if level else levels(config, program):
         edit = plan_removal(target(config, program, _level(config, program, each)))
         if not edit.is_needed:
             continue
@@ -128,14 +126,10 @@ def _remove(config: Config, program: Program, level: Level | None, *, is_quiet: 
 
 def _level(config: Config, program: Program, level: Level | None) -> Level:
     """The level that was asked for, or the program's usual one."""
-    has = levels(program)
-    if level and level not in has:
-        raise ConfigError(
-            f"{program.title} has no file for {'one project; use --user' if level == 'project' else 'this'}."
-        )
-    # The home folder is no project: what is written there holds for all.
-    is_home = workspace(config) in (Path.home().resolve(), Path(Path.cwd().anchor))
-    return level or ("user" if is_home else has[0])
+    has = levels(config, program)
+    if level == "project" and level not in has:
+        raise ConfigError(f"{program.title} has no file for one project here; use --user.")
+    return level or has[0]
 
 
 def _list(config: Config) -> None:
@@ -143,7 +137,7 @@ def _list(config: Config) -> None:
     missing = []
     for name, program in PROGRAMS.items():
         files = []
-        for level in levels(program):
+        for level in levels(config, program):
             place = target(config, program, level)
             try:
                 files += [str(place.file)] if is_set_up(place) else []

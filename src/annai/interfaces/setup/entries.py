@@ -69,9 +69,11 @@ def workspace(config: Config) -> Path:
     return config.root if here.is_relative_to(config.root) and not config.named else here
 
 
-def levels(program: Program) -> tuple[Level, ...]:
-    """Where a program has a file, its usual place first."""
-    return tuple(level for level in ("project", "user") if getattr(program, level))
+def levels(config: Config, program: Program) -> tuple[Level, ...]:
+    """Where a program has a file, its usual place first. The home folder is no project."""
+    folder = workspace(config)
+    is_project = folder not in (Path.home().resolve(), Path(folder.anchor))
+    return (*(("project",) if program.project and is_project else ()), *(("user",) if program.user else ()))
 
 
 def target(config: Config, program: Program, level: Level, *, http: bool = False) -> Target:
@@ -199,14 +201,14 @@ def _section(program: Program, text: str) -> tuple[str, ...]:
 
 
 def _name(place: Target, text: str) -> str:
-    """What the entry is called; where all projects share a file, each has its own name."""
-    if place.level == "project":
-        return SERVER_NAME
+    """What the entry is called; where several projects share a file, each has its own name."""
     if own := _own_names(place, text):
         return own[0]
+    taken = entries(place.program.form, text, _section(place.program, text))
+    if place.level == "project" and SERVER_NAME not in taken:
+        return SERVER_NAME
     safe = re.sub(r"[^A-Za-z0-9_-]", "-", place.config.name).strip("-")
     base = f"{SERVER_NAME}-{safe or 'documents'}"
-    taken = entries(place.program.form, text, _section(place.program, text))
     name, number = base, 2
     while name in taken:
         name, number = f"{base}-{number}", number + 1
@@ -215,17 +217,20 @@ def _name(place: Target, text: str) -> str:
 
 def _own_names(place: Target, text: str) -> list[str]:
     """The entries for this project in a text."""
-    found = entries(place.program.form, text, _section(place.program, text))
-    if place.level == "project":
-        return [name for name in found if name == SERVER_NAME]
     where, address = _where(place.config), _address(place.config)
 
-    def is_ours(entry: Entry) -> bool:
+    def is_ours(name: str, entry: Entry) -> bool:
         command = entry.get(place.program.command_key)
         words = command if isinstance(command, list) else entry.get("args")
-        return (isinstance(words, list) and words[-2:] == where) or entry.get(place.program.url_key) == address
+        named = words[-2:] if isinstance(words, list) else []
+        if named == where or entry.get(place.program.url_key) == address:
+            return name.startswith(SERVER_NAME)
+        # The project's own file has one entry, unless that is for another folder of documents.
+        is_other = len(named) == 2 and named[0] in ("--docs-dir", "--config") and Path(named[1]).exists()
+        return place.level == "project" and name == SERVER_NAME and not is_other
 
-    return [name for name, entry in found.items() if name.startswith(SERVER_NAME) and is_ours(entry)]
+    found = entries(place.program.form, text, _section(place.program, text))
+    return [name for name, entry in found.items() if is_ours(name, entry)]
 
 
 def _entry(place: Target, name: str) -> dict[str, Json]:
