@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from annai.config import Config, load_config
 from annai.errors import ConfigError
-from annai.interfaces.setup.edits import parse, remove_entry, set_entry
+from annai.interfaces.setup.edits import Form, parse, remove_entry, set_entry
 from annai.interfaces.setup.entries import (
     apply_edit,
     is_set_up,
@@ -541,6 +541,23 @@ def test_files_with_little_in_them_work_too(text: str) -> None:
     changed = set_entry("json", text, ("servers",), "annai", ENTRY)
     assert parse("json", changed)["servers"] == {"annai": ENTRY}
     assert ("nothing yet" in changed) == ("nothing yet" in text)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        ("json", '{"s": {"annai": {}, "b": {}}}', '{"s": {"b": {}}}'),
+        ("json", '{"s": {\n  // keep\n  "annai": {} // and\n}}', '{"s": {\n  // keep\n // and\n}}'),
+        ("json", '{"s": {\n  // keep\n  "annai": {}, "b": {}\n}}', '{"s": {\n  // keep\n "b": {}\n}}'),
+        ("json", '{"s": {\n  "b": {}, // one\n  "annai": {} }}', '{"s": {\n  "b": {} // one\n }}'),
+        ("json", '{"s": {\n  "annai": {},\n  // two\n  "b": {}\n}}', '{"s": {\n  // two\n  "b": {}\n}}'),
+        ("toml", "[s.annai]\na = 1\n[s.annai.env]\nb = 2\n\n# c\n[s.c]\n", "\n# c\n[s.c]\n"),
+        ("yaml", "s:\n  annai:\n    a:\n    - 1\n  # b\n  b: 1\n", "s:\n  # b\n  b: 1\n"),
+        ("yaml", "s:\n  # keep\n  annai: {}\nt: 1\n", "  # keep\nt: 1\n"),
+    ],
+)
+def test_removing_leaves_neighbours_and_comments(form: Form, text: str, expected: str) -> None:
+    assert remove_entry(form, text, ("s",), "annai") == expected
 
 
 def test_what_is_no_object_is_refused() -> None:

@@ -48,7 +48,7 @@ def set_entry(form: Form, text: str, path: Path, name: str, entry: Entry) -> str
     if servers.get(name) == merged:
         return text
     expected = _replaced(before, path, {**servers, name: merged})
-    return _edited(form, text, expected, lambda plain: FORMATS[form].put(plain, path, name, entry))
+    return _edited(form, text, [expected], lambda plain: FORMATS[form].put(plain, path, name, entry))
 
 
 def remove_entry(form: Form, text: str, path: Path, name: str) -> str:
@@ -57,17 +57,19 @@ def remove_entry(form: Form, text: str, path: Path, name: str) -> str:
     servers = _inside(before, path)
     if name not in servers:
         return text
-    expected = _replaced(before, path, {key: each for key, each in servers.items() if key != name})
+    left = {key: each for key, each in servers.items() if key != name}
+    # A section that still has comments stays.
+    expected = [_replaced(before, path, left), _replaced(before, path, left, keep=True)]
     return _edited(form, text, expected, lambda plain: FORMATS[form].drop(plain, path, name))
 
 
-def _edited(form: Form, text: str, expected: Json, edit: Callable[[str], str]) -> str:
+def _edited(form: Form, text: str, expected: list[Json], edit: Callable[[str], str]) -> str:
     """Edit the text, and check that the result says what it should and nothing else changed."""
     newline = "\r\n" if "\r\n" in text else "\n"
     mark = BOM if text.startswith(BOM) else ""
     after = mark + edit(text.removeprefix(BOM).replace("\r\n", "\n")).replace("\n", newline)
     try:
-        is_right = parse(form, after) == expected
+        is_right = parse(form, after) in expected
     except (ConfigError, ValueError):
         is_right = False
     if not is_right:
@@ -83,12 +85,14 @@ def _inside(value: Json, path: Path) -> dict[str, Json]:
     return found
 
 
-def _replaced(value: dict[str, Json], path: Path, servers: dict[str, Json]) -> dict[str, Json]:
-    """The values with other servers; a section without any is left out."""
+def _replaced(value: dict[str, Json], path: Path, servers: dict[str, Json], *, keep: bool = False) -> dict[str, Json]:
+    """The values with other servers; a section without any is left out, or kept."""
     if not path:
         return servers
-    inner = _replaced(value.get(path[0], {}), path[1:], servers)
-    return {**value, path[0]: inner} if inner else {key: each for key, each in value.items() if key != path[0]}
+    inner = _replaced(value.get(path[0], {}), path[1:], servers, keep=keep)
+    if inner or keep:
+        return {**value, path[0]: inner}
+    return {key: each for key, each in value.items() if key != path[0]}
 
 
 def _object(value: Json, name: str) -> dict[str, Json]:

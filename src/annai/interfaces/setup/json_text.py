@@ -47,7 +47,7 @@ def drop(text: str, path: Path, name: str) -> str:
         openings.append(members[key].value)
     for opening, key in zip(reversed(openings), reversed((*path, name)), strict=True):
         text = _drop_member(text, opening, key)
-        if [*_members(text, opening)]:
+        if text[opening + 1] != "}":  # something is left in it, if only a comment
             break
     return text
 
@@ -95,15 +95,22 @@ def _drop_member(text: str, opening: int, name: str) -> str:
     start, end = members[number].start, members[number].end
     if has_comma := text[end:].lstrip().startswith(","):
         end = text.index(",", end) + 1
-    blank = text[:start].rstrip(" \t")
-    start = len(blank) - 1 if blank.endswith("\n") else len(blank)
+    before, rest = text[:start].rstrip(" \t"), text[end:].partition("\n")[0].strip()
+    is_own_line = before.endswith("\n") and not (rest and _ends_in_comment(before.splitlines()[-1]))
+    start = len(before) - 1 if is_own_line else len(before)
     if number == len(members) - 1 and number and not has_comma:
         # The comma after the member before ours separated the two.
         comma = _skip_blank(text, members[number - 1].end)
         return text[:comma] + text[comma + 1 : start] + text[end:]
     text = text[:start] + text[end:]
     closing = _skip_blank(text, opening + 1)
-    return text[: opening + 1] + text[closing:] if text[opening + 1 : closing].isspace() else text
+    gap = text[opening + 1 : closing]
+    is_left = gap.isspace() and (text[closing] == "}" or "\n" not in gap)
+    return text[: opening + 1] + text[closing:] if is_left else text
+
+
+def _ends_in_comment(line: str) -> bool:
+    return any(match[0].startswith("//") for match in _STRING_OR_COMMENT.finditer(line))
 
 
 def _rest_of_empty_object(text: str, opening: int) -> str:

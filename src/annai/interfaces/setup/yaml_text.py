@@ -19,7 +19,7 @@ def parse(text: str) -> Json:
     try:
         return yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        raise ConfigError(f"it is not valid YAML ({error})") from error
+        raise ConfigError(f"it is not valid YAML ({' '.join(str(error).split())})") from error
 
 
 def put(text: str, path: Path, name: str, entry: Entry) -> str:
