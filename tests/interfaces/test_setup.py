@@ -319,6 +319,21 @@ def test_the_home_folder_is_no_project(annai: Annai) -> None:
     assert entry["args"][-1] == str(annai.folder)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a terminal is made with openpty")
+def test_in_the_home_folder_a_terminal_is_asked_for_the_folder(annai: Annai) -> None:
+    typed, terminal = os.openpty()
+    os.write(typed, f"{annai.folder}\n".encode())
+    command = [sys.executable, "-m", "annai", "setup", "zed", "--print"]
+    done = subprocess.run(
+        command, cwd=Path.home(), stdin=terminal, capture_output=True, text=True, timeout=60, check=True
+    )
+    os.close(typed)
+    os.close(terminal)
+    assert "Folder of documents" in done.stderr
+    (entry,) = json.loads(done.stdout)["context_servers"].values()
+    assert entry["args"][-1] == str(annai.folder)
+
+
 def test_two_folders_of_documents_in_one_workspace_have_an_entry_each(config: Config) -> None:
     docs = config.root / "docs"
     docs.mkdir()

@@ -1,8 +1,11 @@
 """`annai setup`: tell an agent's program about this project."""
 
+import sys
+from pathlib import Path
+
 import click
 
-from annai.config import Config
+from annai.config import Config, load_config
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import project_command
 from annai.interfaces.setup.entries import (
@@ -18,7 +21,7 @@ from annai.interfaces.setup.entries import (
     workspace,
 )
 from annai.interfaces.setup.programs import PROGRAMS, Level, Program
-from annai.interfaces.terminal import echo, warn
+from annai.interfaces.terminal import echo, is_terminal, warn
 
 
 @click.command()
@@ -45,8 +48,6 @@ def command(
     the same, and a backup is made before it changes. Without a PROGRAM, lists those that
     are installed here, and where this project is set up.
     """
-    from annai.engine import check_root  # not before a command needs it
-
     if every and programs:
         raise click.UsageError("Name programs, or use --all.")
     if remove and (http or only_print):
@@ -57,7 +58,7 @@ def command(
         _list(config)
         return
     if not remove:
-        check_root(config)
+        config = _with_folder(config)
     chosen = [PROGRAMS[name] for name in programs] or [
         each for each in PROGRAMS.values() if remove or (is_installed(each) and _takes(config, each, level, http=http))
     ]
@@ -78,6 +79,21 @@ def command(
             failures += 1
     if failures:
         raise click.exceptions.Exit(1)
+
+
+def _with_folder(config: Config) -> Config:
+    """The project; where it would be the home folder or the whole file system, the folder that the user names."""
+    from annai.engine import check_root  # not before it is needed
+
+    try:
+        check_root(config)
+    except ConfigError as error:
+        if not is_terminal(sys.stdin):
+            raise
+        warn(error)
+        folder = click.prompt("Folder of documents", err=True)
+        return load_config(docs_dir=Path(folder).expanduser())
+    return config
 
 
 def _takes(config: Config, program: Program, level: Level | None, *, http: bool) -> bool:
