@@ -6,23 +6,31 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+from urllib.request import Request, urlopen
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annai.config import Config, load_config
 from annai.errors import ConfigError
-from annai.interfaces.setup.edits import parse_json, set_json, set_toml
-from annai.interfaces.setup.programs import PROGRAMS
+from annai.interfaces.setup.edits import Form, parse, remove_entry, set_entry
+from annai.interfaces.setup.entries import (
+    apply_edit,
+    is_set_up,
+    levels,
+    plan_edit,
+    plan_removal,
+    snippet,
+    target,
+    workspace,
+)
+from annai.interfaces.setup.programs import PROGRAMS, Level, Program
+from annai.serving.pidfile import read_token
 from tests.conftest import Annai
 
-PROJECT_FILES = {
-    "claude-code": (".mcp.json", "mcpServers"),
-    "cursor": (".cursor/mcp.json", "mcpServers"),
-    "vscode": (".vscode/mcp.json", "servers"),
-    "gemini-cli": (".gemini/settings.json", "mcpServers"),
-}
 ENTRY = {"command": "annai", "args": ["mcp", "--docs-dir", "/a/フォルダー"]}
 
 
@@ -35,75 +43,378 @@ def annai(tmp_path: Path) -> Annai:
     return Annai(folder)
 
 
-def shared_file(client: str) -> Path:
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+}
+CODE = "Library/Application Support/Code/User" if sys.platform == "darwin" else ".config/Code/User"
+CLAUDE = "Library/Application Support/Claude" if sys.platform == "darwin" else ".config/Claude"
+FILES: dict[str, tuple[str | None, str | None, str]] = {
+    "claude-code": (".claude.json", ".mcp.json", "mcpServers"),
+    "claude-desktop": (f"{CLAUDE}/claude_desktop_config.json", None, "mcpServers"),
+    "cursor": (".cursor/mcp.json", ".cursor/mcp.json", "mcpServers"),
+    "vscode": (f"{CODE}/mcp.json", ".vscode/mcp.json", "servers"),
+    "codex": (".codex/config.toml", ".codex/config.toml", "mcp_servers"),
+    "gemini-cli": (".gemini/settings.json", ".gemini/settings.json", "mcpServers"),
+    "windsurf": (".codeium/windsurf/mcp_config.json", None, "mcpServers"),
+    "zed": (".config/zed/settings.json", ".zed/settings.json", "context_servers"),
+    "opencode": (".config/opencode/opencode.json", "opencode.json", "mcp"),
+    "copilot-cli": (".copilot/mcp-config.json", ".github/mcp.json", "mcpServers"),
+    "cline": (f"{CODE}/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json", None, "mcpServers"),
+    "cline-cli": (".cline/data/settings/cline_mcp_settings.json", None, "mcpServers"),
+    "roo": (
+        f"{CODE}/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+        ".roo/mcp.json",
+        "mcpServers",
+    ),
+    "kiro": (".kiro/settings/mcp.json", ".kiro/settings/mcp.json", "mcpServers"),
+    "qwen-code": (".qwen/settings.json", ".qwen/settings.json", "mcpServers"),
+    "goose": (".config/goose/config.yaml", None, "extensions"),
+    "amp": (".config/amp/settings.json", ".amp/settings.json", "amp.mcpServers"),
+    "lm-studio": (".lmstudio/mcp.json", None, "mcpServers"),
+    "antigravity": (".gemini/config/mcp_config.json", None, "mcpServers"),
+    "junie": (".junie/mcp/mcp.json", ".junie/mcp/mcp.json", "mcpServers"),
+    "jetbrains": (None, None, "mcpServers"),
+}
+"""For every program, by its documentation: the user's file, the project's file, and the key of its servers."""
+
+PLACES: list[tuple[str, Level]] = [
+    (name, level)
+    for name, (user, project, _) in FILES.items()
+    for level, file in zip(get_args(Level), (project, user), strict=True)
+    if file
+]
+
+EXISTING = {
+    "json": """\
+// Mine
+{
+  "theme": "dark", // a "comment" with { braces
+  "SECTION": {
+    /* another server */
+    "other": { "command": "x", "args": ["--a", "b"] } // the last
+  }, // and a trailing comma
+}
+""",
+    "toml": """\
+# mine
+theme = "dark"  # a [comment]
+
+[SECTION.other]  # another server
+command = "x"
+args = [
+  "--a",  # and why
+]
+""",
+    "yaml": """\
+# mine
+theme: dark  # a comment: with a colon
+SECTION:
+  # another server
+  other:
+    cmd: x
+    args:
+    - --a
+    - b  # and why
+    enabled: true
+
+# about the rest
+rest:
+- 1
+""",
+}
+EMPTY = {
+    "json": '{\n    "theme": "dark" // mine\n}\n',
+    "toml": '# mine\ntheme = "dark"\n',
+    "yaml": "# mine\ntheme: dark\n",
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """A project, which is the current folder."""
+    for name in ("CODEX_HOME", "COPILOT_HOME", "CLINE_DIR", "APPDATA", "UV"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "My docs #1"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return load_config()
+
+
+def read(program: Program, text: str) -> Any:  # noqa: ANN401 - any file
+    """The values of a file, by another parser than annai's where there is one."""
+    text = text.removeprefix("\ufeff")
+    if program.form == "json":
+        return parse("json", text)
+    return tomllib.loads(text) if program.form == "toml" else yaml.safe_load(text)
+
+
+def file_of(config: Config, name: str, level: str) -> Path:
+    user, project, _ = FILES[name]
+    file = Path.home() / str(user) if level == "user" else config.root / str(project)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def test_every_program_is_tested() -> None:
+    assert [*FILES] == [*PROGRAMS]
+
+
+@pytest.mark.parametrize("http", [False, True], ids=["stdio", "http"])
+@pytest.mark.parametrize(("name", "level"), PLACES)
+def test_a_file_with_comments_gets_the_entry_once_and_is_as_before_when_it_is_removed(
+    config: Config, name: str, level: Level, http: bool
+) -> None:
+    program, section = PROGRAMS[name], FILES[name][2]
+    if http and not program.url_key:
+        return
+    file = file_of(config, name, level)
+    existing = EXISTING[program.form].replace("SECTION", section)
+    for text in (
+        existing,
+        EMPTY[program.form],
+        "\ufeff" + existing,
+        existing.replace("\n", "\r\n"),
+    ):
+        file.write_bytes(text.encode())
+        place = target(config, program, level, http=http)
+        assert place.file == file
+        assert not is_set_up(place)
+        apply_edit(plan_edit(place))
+        changed = file.read_bytes().decode()
+        before, after = read(program, text), read(program, changed)
+        (ours,) = set(after[section]) - set(before.get(section, {}))
+        entry = after[section].pop(ours)
+        assert after == before or {key: each for key, each in after.items() if each} == before
+        assert ours == ("annai" if level == "project" else "annai-My-docs--1")
+        if http:
+            assert entry[program.url_key] == "http://127.0.0.1:24280/mcp"
+            assert entry[program.headers_key] == {"Authorization": f"Bearer {read_token(config)}"}
+            assert program.command_key not in entry
+        else:
+            words = entry[program.command_key] if program.one_command else entry["args"]
+            assert words[-3:] == ["mcp", "--docs-dir", str(config.root)]
+        # Every comment is still there, and a second run changes nothing.
+        assert is_set_up(place)
+        for line in text.splitlines():
+            comment = line.partition("//" if program.form == "json" else "#")[2]
+            assert comment in changed
+        assert not plan_edit(place).is_needed
+        apply_edit(plan_removal(place))
+        assert file.read_bytes().decode() == text
+        assert not plan_removal(place).is_needed
+
+
+@pytest.mark.parametrize(("name", "level"), PLACES)
+def test_a_file_that_annai_made_is_deleted_with_its_last_entry(config: Config, name: str, level: Level) -> None:
+    file = file_of(config, name, level)
+    place = target(config, PROGRAMS[name], level)
+    assert apply_edit(plan_edit(place)) is None
+    assert read(PROGRAMS[name], file.read_text())
+    apply_edit(plan_removal(place))
+    assert not file.exists()
+    assert [*config.root.iterdir()] == []
+
+
+def test_switching_to_http_and_back_leaves_no_mixture(config: Config) -> None:
+    for name, level in PLACES:
+        program = PROGRAMS[name]
+        if not program.url_key:
+            continue
+        file = file_of(config, name, level)
+        apply_edit(plan_edit(target(config, program, level)))
+        first = file.read_text()
+        apply_edit(plan_edit(target(config, program, level, http=True)))
+        (entry,) = read(program, file.read_text())[FILES[name][2]].values()
+        assert program.command_key not in entry
+        apply_edit(plan_edit(target(config, program, level)))
+        assert file.read_text() == first
+
+
+def test_opencode_keeps_the_servers_of_its_second_version_together(config: Config) -> None:
+    file = config.root / "opencode.jsonc"
+    text = '{\n  "mcp": {\n    "servers": { "other": { "type": "local", "command": ["x"] } } // two\n  }\n}\n'
+    file.write_text(text)
+    place = target(config, PROGRAMS["opencode"], "project")
+    apply_edit(plan_edit(place))
+    assert [*parse("json", file.read_text())["mcp"]["servers"]] == ["other", "annai"]
+    apply_edit(plan_removal(place))
+    assert file.read_text() == text
+
+
+def test_goose_may_write_its_file_anew(config: Config) -> None:
+    file = file_of(config, "goose", "user")
+    place = target(config, PROGRAMS["goose"], "user")
+    apply_edit(plan_edit(place))
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text())))
+    assert not plan_edit(place).is_needed
+    file.write_text(file.read_text().replace("- mcp", "- old"))
+    apply_edit(plan_edit(place))
+    (entry,) = yaml.safe_load(file.read_text())["extensions"].values()
+    assert entry["args"][0] == "mcp"
+    file.write_text("extensions: {}\n")
+    apply_edit(plan_edit(place))
+    assert yaml.safe_load(file.read_text())["extensions"]
+    file.write_text("extensions: {a: {enabled: true}}\n")
+    with pytest.raises(ConfigError, match="by hand"):
+        plan_edit(place)
+
+
+def test_the_workspace_is_the_repository_and_not_the_folder_of_documents(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = config.root / "docs" / "guide"
+    inside.mkdir(parents=True)
+    monkeypatch.chdir(inside)
+    assert workspace(load_config()) == inside
+    assert workspace(load_config(docs_dir=config.root)) == inside
+    (config.root / "docs" / "annai.toml").touch()
+    assert workspace(load_config()) == inside.parent
+    (config.root / ".git").mkdir()
+    assert workspace(load_config()) == config.root
+    assert workspace(load_config(docs_dir=inside)) == config.root
+
+
+def test_under_uvx_the_entry_starts_uvx(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for tool in ("uv", "uvx"):
+        (tmp_path / tool).touch()
+    monkeypatch.setenv("UV", str(tmp_path / "uv"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "cache" / "uv" / "archive-v0" / "a1b2"))
+    entry = json.loads(snippet(target(config, PROGRAMS["cursor"], "project")))["mcpServers"]["annai"]
+    assert entry["command"] == str(tmp_path / "uvx")
+    assert entry["args"][-4:] == ["annai", "mcp", "--docs-dir", str(config.root)]
+
+
+def test_setup_alone_lists_what_is_installed_and_set_up(annai: Annai) -> None:
     home = Path(os.environ["HOME"])
-    if client == "codex":
-        return home / ".codex" / "config.toml"
-    folder = "Library/Application Support" if sys.platform == "darwin" else ".config"
-    return home / folder / "Claude" / "claude_desktop_config.json"
+    (home / ".cursor").mkdir()
+    (home / ".codeium" / "windsurf").mkdir(parents=True)
+    quiet = {"PATH": ""}
+    lines = annai("setup", environment=quiet).stdout.splitlines()
+    assert [line.split()[0] for line in lines[:2]] == ["cursor", "windsurf"]
+    assert "claude-code" in lines[2]
+    annai("setup", "--all", environment=quiet)
+    assert (annai.folder / ".cursor" / "mcp.json").exists()
+    lines = annai("setup", environment=quiet).stdout.splitlines()
+    assert f"set up in {annai.folder / '.cursor' / 'mcp.json'}" in lines[0]
+    assert f"set up in {home / '.codeium' / 'windsurf' / 'mcp_config.json'}" in lines[1]
+    assert "Deleted" in annai("setup", "--all", "--remove", environment=quiet).stdout
+    assert [each.name for each in annai.folder.iterdir()] == ["zebra.md"]
+    assert "no entry" in annai("setup", "cursor", "--remove").stdout
 
 
-@pytest.mark.parametrize("client", PROJECT_FILES)
-def test_a_project_file_gets_the_entry_and_keeps_the_rest(annai: Annai, client: str) -> None:
-    path, section = PROJECT_FILES[client]
-    file = annai.folder / path
-    assert str(file) in annai("setup", client).stdout
-    entry = json.loads(file.read_text())[section]["annai"]
-    assert entry["args"][-3:] == ["mcp", "--docs-dir", str(annai.folder)]
-    assert "already has this entry" in annai("setup", client).stdout
-    kept = file.read_text()
-    other = {"other": {"command": "x"}}
-    file.write_text(json.dumps({"before": 1, section: other, "after": [2]}))
-    said = annai("setup", client).stdout
-    assert f"{file.name}.bak" in said
-    assert json.loads(file.read_text()) == {"before": 1, section: {**other, "annai": entry}, "after": [2]}
-    assert json.loads(file.with_name(f"{file.name}.bak").read_text()) == {"before": 1, section: other, "after": [2]}
-    assert json.loads(kept)[section]["annai"] == entry
+def test_levels_that_a_program_does_not_have_are_refused(annai: Annai) -> None:
+    assert "use --user" in annai("setup", "windsurf", "--project", code=1).stderr
+    assert "leave out --http" in annai("setup", "claude-desktop", "--http", code=1).stderr
+    assert "Name a program" in annai("setup", "--remove", code=2).stderr
+
+
+def test_the_home_folder_is_no_project(annai: Annai) -> None:
+    home = Annai(Path(os.environ["HOME"]))
+    assert "change to a folder of documents" in home("setup", "cursor", code=1).stderr
+    home("setup", "cursor", "--docs-dir", str(annai.folder))
+    (entry,) = json.loads((home.folder / ".cursor" / "mcp.json").read_text())["mcpServers"].values()
+    assert entry["args"][-1] == str(annai.folder)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a terminal is made with openpty")
+def test_in_the_home_folder_a_terminal_is_asked_for_the_folder(annai: Annai) -> None:
+    typed, terminal = os.openpty()
+    os.write(typed, f"{annai.folder}\n".encode())
+    command = [sys.executable, "-m", "annai", "setup", "zed", "--print"]
+    done = subprocess.run(
+        command, cwd=Path.home(), stdin=terminal, capture_output=True, text=True, timeout=60, check=True
+    )
+    os.close(typed)
+    os.close(terminal)
+    assert "Folder of documents" in done.stderr
+    (entry,) = json.loads(done.stdout)["context_servers"].values()
+    assert entry["args"][-1] == str(annai.folder)
+
+
+def test_two_folders_of_documents_in_one_workspace_have_an_entry_each(config: Config) -> None:
+    docs = config.root / "docs"
+    docs.mkdir()
+    places = [target(load_config(docs_dir=folder), PROGRAMS["cursor"], "project") for folder in (config.root, docs)]
+    for place in places:
+        apply_edit(plan_edit(place))
+        assert not plan_edit(place).is_needed
+    servers = json.loads(places[0].file.read_text())["mcpServers"]
+    assert {name: entry["args"][-1] for name, entry in servers.items()} == {
+        "annai": str(config.root),
+        "annai-docs": str(docs),
+    }
+    apply_edit(plan_removal(places[0]))
+    assert [*json.loads(places[0].file.read_text())["mcpServers"]] == ["annai-docs"]
+    # A folder that is gone, or a command without one, as people who share the file write it, is replaced.
+    for words in (["mcp"], ["mcp", "--docs-dir", str(config.root / "gone")]):
+        places[0].file.write_text(json.dumps({"mcpServers": {"annai": {"command": "annai", "args": words}}}))
+        apply_edit(plan_edit(places[0]))
+        assert [*json.loads(places[0].file.read_text())["mcpServers"]] == ["annai"]
+
+
+def test_an_entry_over_http_reaches_the_server_with_its_token(annai: Annai) -> None:
+    annai("server", "start", "--port", "auto")
+    try:
+        said = annai("setup", "cursor", "--http").stdout
+        assert "do not commit it" in said
+        file = annai.folder / ".cursor" / "mcp.json"
+        assert file.stat().st_mode & 0o777 == 0o600
+        entry = json.loads(file.read_text())["mcpServers"]["annai"]
+        kinds = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        request = Request(entry["url"], json.dumps(INITIALIZE).encode(), kinds | entry["headers"])  # noqa: S310
+        with urlopen(request, timeout=60) as answer:  # noqa: S310 - the server that was just started
+            assert "annai: My docs" in answer.read().decode()
+    finally:
+        annai("server", "stop")
 
 
 @pytest.mark.parametrize("client", ["claude-desktop", "codex"])
-def test_a_shared_file_holds_every_project_under_its_own_name(annai: Annai, tmp_path: Path, client: str) -> None:
-    other = tmp_path / "elsewhere" / "My docs"
+def test_a_shared_file_holds_every_project_under_its_own_name(
+    config: Config, tmp_path: Path, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "elsewhere" / config.root.name
     other.mkdir(parents=True)
-    file = shared_file(client)
-
-    def servers() -> dict[str, Any]:
-        text = file.read_text()
-        read = tomllib.loads(text) if client == "codex" else json.loads(text)
-        return dict(read[PROGRAMS[client].section])
-
-    annai("setup", client)
-    Annai(other)("setup", client)
-    assert "already has this entry" in Annai(other)("setup", client).stdout
-    assert {name: entry["args"][-1] for name, entry in servers().items()} == {
-        "annai-My-docs": str(annai.folder),
-        "annai-My-docs-2": str(other),
+    for folder in (config.root, other, config.root):
+        monkeypatch.chdir(folder)
+        place = target(load_config(), PROGRAMS[client], "user")
+        apply_edit(plan_edit(place))
+        assert not plan_edit(place).is_needed
+    servers = read(PROGRAMS[client], place.file.read_text())[FILES[client][2]]
+    assert {name: entry["args"][-1] for name, entry in servers.items()} == {
+        "annai-My-docs--1": str(config.root),
+        "annai-My-docs--1-2": str(other),
     }
+    apply_edit(plan_removal(place))
+    assert [*read(PROGRAMS[client], place.file.read_text())[FILES[client][2]]] == ["annai-My-docs--1-2"]
 
 
-@pytest.mark.parametrize("client", PROGRAMS)
-def test_print_shows_the_entry_and_writes_nothing(annai: Annai, client: str) -> None:
-    shown = annai("setup", client, "--print")
-    read = tomllib.loads(shown.stdout) if client == "codex" else json.loads(shown.stdout)
-    (entry,) = read[PROGRAMS[client].section].values()
-    assert entry["args"][-1] == str(annai.folder)
-    assert [each.name for each in annai.folder.iterdir()] == ["zebra.md"]
-    assert not shared_file(client).exists()
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_print_shows_the_entry_and_writes_nothing(config: Config, name: str) -> None:
+    program = PROGRAMS[name]
+    for level in levels(config, program):
+        shown = read(program, snippet(target(config, program, level)))
+        (entry,) = shown[FILES[name][2]].values()
+        words = entry[program.command_key] if program.one_command else entry["args"]
+        assert words[-1] == str(config.root)
+    assert [*config.root.iterdir()] == []
+
+
+def test_what_has_no_file_is_printed_to_paste(annai: Annai) -> None:
+    done = annai("setup", "jetbrains")
+    assert "annai-My-docs" in json.loads(done.stdout)["mcpServers"]
+    assert "Paste this" in done.stderr
 
 
 def test_what_is_written_starts_a_server_from_any_folder(annai: Annai, tmp_path: Path) -> None:
     annai("setup", "claude-code")
     entry = json.loads((annai.folder / ".mcp.json").read_text())["mcpServers"]["annai"]
-    call = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
-    }
     done = subprocess.run(
         [entry["command"], *entry["args"]],
         cwd=tmp_path,
-        input=json.dumps(call) + "\n",
+        input=json.dumps(INITIALIZE) + "\n",
         capture_output=True,
         text=True,
         timeout=60,
@@ -127,8 +438,8 @@ def test_a_file_that_is_not_understood_is_left_alone(annai: Annai) -> None:
         assert "by hand" in annai("setup", "claude-code", code=1).stderr
         assert file.read_text() == text
         assert "annai" in json.loads(annai("setup", "claude-code", "--print").stdout)["mcpServers"]
-    codex = shared_file("codex")
-    codex.parent.mkdir(parents=True)
+    codex = annai.folder / ".codex" / "config.toml"
+    codex.parent.mkdir()
     for text in ("not toml", "mcp_servers = 5\n", 'mcp_servers = { other = { command = "x" } }\n'):
         codex.write_text(text)
         assert "by hand" in annai("setup", "codex", code=1).stderr
@@ -162,20 +473,20 @@ COMMENTED = """\
 
 def test_comments_order_and_line_ends_of_json_stay() -> None:
     for text in (COMMENTED, COMMENTED.replace("\n", "\r\n")):
-        changed = set_json(text, "servers", "annai", ENTRY)
-        assert parse_json(changed)["servers"]["annai"] == ENTRY
+        changed = set_entry("json", text, ("servers",), "annai", ENTRY)
+        assert parse("json", changed)["servers"]["annai"] == ENTRY
         ours = [line for line in changed.splitlines() if line not in text.splitlines()]
         kept = [line for line in changed.splitlines() if line in text.splitlines()]
         # The line of the member before ours gets a comma, and nothing else is different.
         assert [line for line in text.splitlines() if line not in kept] == ["    } // and this"]
         assert ours[0] == "    }, // and this"
         assert "\r\n" in changed or "\r" not in text
-        assert set_json(changed, "servers", "annai", ENTRY) == changed
+        assert set_entry("json", changed, ("servers",), "annai", ENTRY) == changed
 
 
 def test_an_entry_that_is_there_keeps_what_a_user_added() -> None:
     text = '{"mcpServers": {"annai": {"command": "old", "env": {"A": "1"}}, "z": {}}}'
-    changed = set_json(text, "mcpServers", "annai", ENTRY)
+    changed = set_entry("json", text, ("mcpServers",), "annai", ENTRY)
     assert json.loads(changed) == {"mcpServers": {"annai": {"env": {"A": "1"}, **ENTRY}, "z": {}}}
 
 
@@ -201,14 +512,14 @@ args = ["not ours"]
 
 
 def test_comments_and_order_of_toml_stay() -> None:
-    changed = set_toml(TOML, "mcp_servers", "annai", ENTRY)
+    changed = set_entry("toml", TOML, ("mcp_servers",), "annai", ENTRY)
     read = tomllib.loads(changed)
     assert read["mcp_servers"]["annai"] == {**ENTRY, "startup_timeout_sec": 20}
     assert read["profile"] == {"args": ["not ours"]}
     for line in ("# my settings", 'model = "o5"  # the best', "[mcp_servers.other]   # keep", "# set by me"):
         assert line in changed.splitlines()
-    assert set_toml(changed, "mcp_servers", "annai", ENTRY) == changed
-    added = set_toml(TOML, "mcp_servers", "annai-new", ENTRY)
+    assert set_entry("toml", changed, ("mcp_servers",), "annai", ENTRY) == changed
+    added = set_entry("toml", TOML, ("mcp_servers",), "annai-new", ENTRY)
     assert added.startswith(TOML)
     assert tomllib.loads(added)["mcp_servers"]["annai-new"] == ENTRY
 
@@ -230,20 +541,41 @@ def test_any_json_keeps_its_values(
     outer: dict[str, Any], servers: dict[str, Any] | None, indent: int | str | None
 ) -> None:
     before = {**outer, **({} if servers is None else {"servers": servers})}
-    changed = set_json(json.dumps(before, indent=indent), "servers", "annai", ENTRY)
+    changed = set_entry("json", json.dumps(before, indent=indent), ("servers",), "annai", ENTRY)
     expected = {**before, "servers": {**(servers or {}), "annai": ENTRY}}
     assert json.loads(changed) == expected
     assert [*json.loads(changed)] == [*expected]
+    removed = remove_entry("json", changed, ("servers",), "annai")
+    # A section without servers goes with its last one.
+    assert json.loads(removed) == before if servers else json.loads(removed) == outer
+    assert removed == json.dumps(before, indent=indent) or servers == {}
 
 
 @pytest.mark.parametrize("text", ["", "\n", "{}", "{ }", "// nothing yet\n", "{\n  // nothing yet\n}\n", '{"a": 1,}'])
 def test_files_with_little_in_them_work_too(text: str) -> None:
-    changed = set_json(text, "servers", "annai", ENTRY)
-    assert parse_json(changed)["servers"] == {"annai": ENTRY}
+    changed = set_entry("json", text, ("servers",), "annai", ENTRY)
+    assert parse("json", changed)["servers"] == {"annai": ENTRY}
     assert ("nothing yet" in changed) == ("nothing yet" in text)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        ("json", '{"s": {"annai": {}, "b": {}}}', '{"s": {"b": {}}}'),
+        ("json", '{"s": {\n  // keep\n  "annai": {} // and\n}}', '{"s": {\n  // keep\n // and\n}}'),
+        ("json", '{"s": {\n  // keep\n  "annai": {}, "b": {}\n}}', '{"s": {\n  // keep\n "b": {}\n}}'),
+        ("json", '{"s": {\n  "b": {}, // one\n  "annai": {} }}', '{"s": {\n  "b": {} // one\n }}'),
+        ("json", '{"s": {\n  "annai": {},\n  // two\n  "b": {}\n}}', '{"s": {\n  // two\n  "b": {}\n}}'),
+        ("toml", "[s.annai]\na = 1\n[s.annai.env]\nb = 2\n\n# c\n[s.c]\n", "\n# c\n[s.c]\n"),
+        ("yaml", "s:\n  annai:\n    a:\n    - 1\n  # b\n  b: 1\n", "s:\n  # b\n  b: 1\n"),
+        ("yaml", "s:\n  # keep\n  annai: {}\nt: 1\n", "  # keep\nt: 1\n"),
+    ],
+)
+def test_removing_leaves_neighbours_and_comments(form: Form, text: str, expected: str) -> None:
+    assert remove_entry(form, text, ("s",), "annai") == expected
 
 
 def test_what_is_no_object_is_refused() -> None:
     for text in ("[1]", '{"servers": []}', '{"servers": {"annai": 1}}'):
         with pytest.raises(ConfigError, match="not an object"):
-            set_json(text, "servers", "annai", ENTRY)
+            set_entry("json", text, ("servers",), "annai", ENTRY)

@@ -1,33 +1,170 @@
 """`annai setup`: tell an agent's program about this project."""
 
+import sys
+from pathlib import Path
+
 import click
 
-from annai.config import Config
+from annai.config import Config, load_config
+from annai.errors import ConfigError
 from annai.interfaces.cli.options import project_command
-from annai.interfaces.setup.programs import PROGRAMS, apply_edit, plan_edit, plan_snippet
-from annai.interfaces.terminal import echo
+from annai.interfaces.setup.entries import (
+    Target,
+    apply_edit,
+    is_installed,
+    is_set_up,
+    levels,
+    plan_edit,
+    plan_removal,
+    snippet,
+    target,
+    workspace,
+)
+from annai.interfaces.setup.programs import PROGRAMS, Level, Program
+from annai.interfaces.terminal import echo, is_terminal, warn
 
 
 @click.command()
-@click.argument("client", type=click.Choice([*PROGRAMS]))
+@click.argument("programs", nargs=-1, type=click.Choice([*PROGRAMS]), metavar="[PROGRAM]...")
+@click.option("--all", "every", is_flag=True, help="Every program that is installed here.")
+@click.option("--remove", is_flag=True, help="Remove this project from the programs again.")
+@click.option("--project", "level", flag_value="project", help="Write the file of this project (the default).")
+@click.option("--user", "level", flag_value="user", help="Write the file for all your projects.")
+@click.option("--http", is_flag=True, help="Let the programs use the project's server, with its token.")
 @click.option("--print", "only_print", is_flag=True, help="Print what would be written, and write nothing.")
 @project_command(server=False)
-def command(config: Config, client: str, only_print: bool) -> None:
+def command(
+    config: Config,
+    programs: tuple[str, ...],
+    every: bool,
+    remove: bool,
+    level: Level | None,
+    http: bool,
+    only_print: bool,
+) -> None:
     """Let an agent search this project.
 
-    Adds `annai mcp` to the agent's configuration file. The rest of the file stays the
-    same, and a backup is made before it changes.
+    Adds `annai mcp` to the configuration file of each PROGRAM. The rest of the file stays
+    the same, and a backup is made before it changes. Without a PROGRAM, lists those that
+    are installed here, and where this project is set up.
     """
-    program = PROGRAMS[client]
-    if only_print:
-        file, snippet = plan_snippet(config, program)
-        echo(f"{file}:", err=True)
-        echo(snippet, nl=False)
+    if every and programs:
+        raise click.UsageError("Name programs, or use --all.")
+    if remove and (http or only_print):
+        raise click.UsageError("--remove goes with neither --http nor --print.")
+    if not (every or programs):
+        if remove or http or only_print or level:
+            raise click.UsageError("Name a program, or use --all.")
+        _list(config)
         return
-    edit = plan_edit(config, program)
+    if not remove:
+        config = _with_folder(config)
+    chosen = [PROGRAMS[name] for name in programs] or [
+        each for each in PROGRAMS.values() if remove or (is_installed(each) and _takes(config, each, level, http=http))
+    ]
+    if not chosen:
+        raise ConfigError("No program that annai knows is installed here; name one, and its file is written anyway.")
+    failures = 0
+    for program in chosen:
+        try:
+            if remove:
+                _remove(config, program, level, is_quiet=every)
+            else:
+                _add(config, program, level, http=http, only_print=only_print)
+        except ConfigError as error:
+            if len(chosen) == 1:
+                raise
+            # One file that cannot be changed must not keep the others from it.
+            warn(str(error))
+            failures += 1
+    if failures:
+        raise click.exceptions.Exit(1)
+
+
+def _with_folder(config: Config) -> Config:
+    """The project; where it would be the home folder or the whole file system, the folder that the user names."""
+    from annai.engine import check_root  # not before it is needed
+
+    try:
+        check_root(config)
+    except ConfigError as error:
+        if not is_terminal(sys.stdin):
+            raise
+        warn(error)
+        folder = click.prompt("Folder of documents", err=True)
+        return load_config(docs_dir=Path(folder).expanduser())
+    return config
+
+
+def _takes(config: Config, program: Program, level: Level | None, *, http: bool) -> bool:
+    """Whether a program that was not named has a file for what was asked."""
+    return (level is None or level in levels(config, program)) and bool(program.url_key or not http)
+
+
+def _add(config: Config, program: Program, level: Level | None, *, http: bool, only_print: bool) -> None:
+    if http and not program.url_key:
+        raise ConfigError(f"{program.title} starts its servers itself; leave out --http.")
+    if not levels(config, program):
+        echo(snippet(Target(config, program, "user", workspace(config), http)), nl=False)
+        echo(f"{program.title} has no file for this. {program.next_step}", err=True)
+        return
+    place = target(config, program, _level(config, program, level), http=http)
+    if only_print:
+        echo(f"{place.file}:", err=True)
+        echo(snippet(place), nl=False)
+        return
+    edit = plan_edit(place)
     if not edit.is_needed:
         echo(f"{edit.file} already has this entry.")
         return
     backup = apply_edit(edit)
     echo(f"Wrote {edit.file}" + (f"; the old version is in {backup.name}." if backup else "."))
+    if http:
+        echo("It contains the server's token: do not commit it. `annai server start` starts the server.")
     echo(program.next_step)
+
+
+def _remove(config: Config, program: Program, level: Level | None, *, is_quiet: bool) -> None:
+    """Remove the project from a program's files, at one level or at all."""
+    found = False
+    for each in (level,) if level else levels(config, program):
+        edit = plan_removal(target(config, program, _level(config, program, each)))
+        if not edit.is_needed:
+            continue
+        found = True
+        if backup := apply_edit(edit):
+            echo(f"Removed this project from {edit.file}; the old version is in {backup.name}.")
+        else:
+            echo(f"Deleted {edit.file}, which had nothing else in it.")
+    if not (found or is_quiet):
+        echo(f"{program.title} has no entry for this project.")
+
+
+def _level(config: Config, program: Program, level: Level | None) -> Level:
+    """The level that was asked for, or the program's usual one."""
+    has = levels(config, program)
+    if level == "project" and level not in has:
+        raise ConfigError(f"{program.title} has no file for one project here; use --user.")
+    return level or has[0]
+
+
+def _list(config: Config) -> None:
+    """Say which programs are installed, and where this project is set up."""
+    missing = []
+    for name, program in PROGRAMS.items():
+        files = []
+        for level in levels(config, program):
+            place = target(config, program, level)
+            try:
+                files += [str(place.file)] if is_set_up(place) else []
+            except ConfigError as error:
+                files.append(str(error))
+        if files:
+            echo(f"{name:15} set up in {', '.join(files)}")
+        elif is_installed(program):
+            echo(f"{name:15} installed, not set up")
+        else:
+            missing.append(name)
+    if missing:
+        echo(f"Not found here: {', '.join(missing)}.")
+    echo("`annai setup PROGRAM` adds this project to a program, `annai setup --all` to all that are installed.")

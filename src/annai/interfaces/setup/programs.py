@@ -1,22 +1,46 @@
-"""Which programs can use annai, and where are they configured? Their files, with an entry for annai."""
+"""Which programs can use annai, and how are they configured? One table; docs/mcp.md says where each row was found."""
 
-import json
 import os
-import shutil
 import sys
-import tempfile
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from annai.config import CONFIG_NAME, Config
-from annai.errors import ConfigError
-from annai.interfaces.setup.edits import Entry, Json, parse_json, set_json, set_toml, toml_table
+from annai.interfaces.setup.edits import Form
+from annai.interfaces.setup.values import Json
 
-SERVER_NAME = "annai"
-"""What the entry is called, or begins with."""
+Level = Literal["project", "user"]
+"""Whether a file holds the servers of one project, or of all projects of a user."""
+
+Folder = Callable[[], Path]
+
+
+def _home(*parts: str) -> Folder:
+    return lambda: Path.home().joinpath(*parts)
+
+
+def _config(*parts: str, windows: tuple[str, ...] = ()) -> Folder:
+    """In `~/.config`, also on macOS; on Windows, where `windows` names another place, there."""
+    if windows and os.name == "nt":
+        return lambda: _windows_folder().joinpath(*windows)
+    return lambda: Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config").joinpath(*parts)
+
+
+def _application(*parts: str) -> Folder:
+    """Where desktop programs keep their settings."""
+    if sys.platform == "darwin":
+        return _home("Library", "Application Support", *parts)
+    return _config(*parts, windows=parts)
+
+
+def _named(variable: str, folder: Folder) -> Folder:
+    """The folder that an environment variable names, or else this one."""
+    return lambda: Path(os.environ.get(variable) or folder())
+
+
+def _windows_folder() -> Path:
+    return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,191 +48,231 @@ class Program:
     """A program with an agent in it, and how it is configured."""
 
     title: str
-    file: Callable[[Path], Path]
-    """Its configuration file, given the project's root."""
-    section: str
-    """The key of the file that holds its servers."""
     next_step: str
     """What the user has to do after the file is written."""
-    form: Literal["json", "toml"] = "json"
-    extra: dict[str, str] = field(default_factory=dict)
+    folder: Folder
+    """Its settings' folder. Where its own folder exists, the program is installed."""
+    is_own: bool = field(default=True, kw_only=True)
+    """Whether no other program uses that folder; if one does, only a file in it tells."""
+    user: tuple[str, ...] = ()
+    """Its file for all projects, from its folder; if there are several names, the first that exists is used."""
+    project: tuple[str, ...] = ()
+    """Its file for one project, from the workspace's root; likewise."""
+    commands: tuple[str, ...] = ()
+    """Its own commands: where one is on PATH, the program is installed."""
+    form: Form = "json"
+    section: tuple[str, ...] = ("mcpServers",)
+    """The keys that lead to its servers."""
+    other_section: tuple[str, ...] = ()
+    """Other keys that lead there, in files that have them already."""
+    command_key: str = "command"
+    one_command: bool = False
+    """Whether the command and its arguments are one list."""
+    extra: dict[str, Json] = field(default_factory=dict)
     """What an entry needs besides the command."""
-    is_shared: bool = False
-    """Whether one file holds the servers of all projects."""
+    url_key: str = "url"
+    """The key for the address of a server over HTTP; empty if the program's file takes none."""
+    headers_key: str = "headers"
+    http_extra: dict[str, Json] = field(default_factory=dict)
+    """What such an entry needs besides the address."""
 
+
+_CODE = ("Code", "User")
 
 PROGRAMS: dict[str, Program] = {
     "claude-code": Program(
         "Claude Code",
-        lambda root: root / ".mcp.json",
-        "mcpServers",
         "Start `claude` in this folder and allow the server; `/mcp` shows it.",
+        _home(),
+        is_own=False,
+        user=(".claude.json",),
+        project=(".mcp.json",),
+        commands=("claude",),
         extra={"type": "stdio"},
+        http_extra={"type": "http"},
     ),
     "claude-desktop": Program(
         "Claude Desktop",
-        lambda _: _desktop_folder() / "Claude" / "claude_desktop_config.json",
-        "mcpServers",
         "Quit Claude Desktop and start it again.",
-        is_shared=True,
+        _application("Claude"),
+        user=("claude_desktop_config.json",),
+        url_key="",
     ),
     "cursor": Program(
         "Cursor",
-        lambda root: root / ".cursor" / "mcp.json",
-        "mcpServers",
         "Open this folder in Cursor and enable the server in its settings, under MCP.",
+        _home(".cursor"),
+        user=("mcp.json",),
+        project=(".cursor/mcp.json",),
+        commands=("cursor", "cursor-agent"),
     ),
     "vscode": Program(
         "VS Code",
-        lambda root: root / ".vscode" / "mcp.json",
-        "servers",
         "Open this folder in VS Code and start the server from the command “MCP: List Servers”.",
+        _application(*_CODE),
+        user=("mcp.json",),
+        project=(".vscode/mcp.json",),
+        commands=("code",),
+        section=("servers",),
         extra={"type": "stdio"},
+        http_extra={"type": "http"},
     ),
     "codex": Program(
         "Codex",
-        lambda _: Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "config.toml",
-        "mcp_servers",
-        "Restart `codex`; `/mcp` shows the server.",
+        "Start `codex` in this folder and trust it; `/mcp` shows the server.",
+        _named("CODEX_HOME", _home(".codex")),
+        user=("config.toml",),
+        project=(".codex/config.toml",),
+        commands=("codex",),
         form="toml",
-        is_shared=True,
+        section=("mcp_servers",),
+        headers_key="http_headers",
     ),
     "gemini-cli": Program(
         "Gemini CLI",
-        lambda root: root / ".gemini" / "settings.json",
-        "mcpServers",
         "Start `gemini` in this folder; `/mcp` shows the server.",
+        _home(".gemini"),
+        is_own=False,
+        user=("settings.json",),
+        project=(".gemini/settings.json",),
+        commands=("gemini",),
+        url_key="httpUrl",
+    ),
+    "windsurf": Program(
+        "Windsurf",
+        "Refresh the servers in Windsurf's MCP toolbar.",
+        _home(".codeium", "windsurf"),
+        user=("mcp_config.json",),
+        commands=("windsurf",),
+        url_key="serverUrl",
+    ),
+    "zed": Program(
+        "Zed",
+        "Open this folder in Zed; Settings, AI, MCP Servers shows the server.",
+        _config("zed", windows=("Zed",)),
+        user=("settings.json",),
+        project=(".zed/settings.json",),
+        commands=("zed", "zeditor"),
+        section=("context_servers",),
+    ),
+    "opencode": Program(
+        "opencode",
+        "Start `opencode` in this folder; `opencode mcp list` shows the server.",
+        _config("opencode"),
+        user=("opencode.json", "opencode.jsonc"),
+        project=("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
+        commands=("opencode",),
+        section=("mcp",),
+        other_section=("mcp", "servers"),
+        one_command=True,
+        extra={"type": "local", "enabled": True},
+        http_extra={"type": "remote", "enabled": True},
+    ),
+    "copilot-cli": Program(
+        "GitHub Copilot CLI",
+        "Start `copilot` in this folder; `/mcp show` shows the server.",
+        _named("COPILOT_HOME", _home(".copilot")),
+        user=("mcp-config.json",),
+        project=(".github/mcp.json",),
+        commands=("copilot",),
+        extra={"type": "stdio", "tools": ["*"]},
+        http_extra={"type": "http", "tools": ["*"]},
+    ),
+    "cline": Program(
+        "Cline in VS Code",
+        "Cline's MCP Servers panel shows the server.",
+        _application(*_CODE, "globalStorage", "saoudrizwan.claude-dev"),
+        user=("settings/cline_mcp_settings.json",),
+        http_extra={"type": "streamableHttp"},
+    ),
+    "cline-cli": Program(
+        "Cline CLI",
+        "Start `cline`; `cline mcp` shows the server.",
+        _named("CLINE_DIR", _home(".cline")),
+        user=("data/settings/cline_mcp_settings.json",),
+        commands=("cline",),
+        http_extra={"type": "streamableHttp"},
+    ),
+    "roo": Program(
+        "Roo Code",
+        "Open this folder in VS Code; Roo Code's MCP settings show the server.",
+        _application(*_CODE, "globalStorage", "rooveterinaryinc.roo-cline"),
+        user=("settings/mcp_settings.json",),
+        project=(".roo/mcp.json",),
+        http_extra={"type": "streamable-http"},
+    ),
+    "kiro": Program(
+        "Kiro",
+        "Open this folder in Kiro; its MCP panel, or `/mcp` in its CLI, shows the server.",
+        _home(".kiro"),
+        user=("settings/mcp.json",),
+        project=(".kiro/settings/mcp.json",),
+        commands=("kiro", "kiro-cli"),
+    ),
+    "qwen-code": Program(
+        "Qwen Code",
+        "Start `qwen` in this folder; `/mcp` shows the server.",
+        _home(".qwen"),
+        user=("settings.json",),
+        project=(".qwen/settings.json",),
+        commands=("qwen",),
+        url_key="httpUrl",
+    ),
+    "goose": Program(
+        "Goose",
+        "Start a new session of Goose.",
+        _config("goose", windows=("Block", "goose", "config")),
+        user=("config.yaml",),
+        commands=("goose",),
+        form="yaml",
+        section=("extensions",),
+        command_key="cmd",
+        extra={"type": "stdio", "description": "Search this folder of documents", "enabled": True, "timeout": 300},
+        url_key="uri",
+        http_extra={
+            "type": "streamable_http",
+            "description": "Search this folder of documents",
+            "enabled": True,
+            "timeout": 300,
+        },
+    ),
+    "amp": Program(
+        "Amp",
+        "Start `amp` in this folder and approve the server.",
+        _config("amp"),
+        user=("settings.json", "settings.jsonc"),
+        project=(".amp/settings.json", ".amp/settings.jsonc"),
+        commands=("amp",),
+        section=("amp.mcpServers",),
+    ),
+    "lm-studio": Program(
+        "LM Studio",
+        "Enable the server in a chat of LM Studio, under Integrations.",
+        _home(".lmstudio"),
+        user=("mcp.json",),
+        commands=("lms",),
+    ),
+    "antigravity": Program(
+        "Antigravity",
+        "Refresh the servers in Antigravity, under Manage MCP Servers.",
+        _home(".gemini"),
+        is_own=False,
+        user=("config/mcp_config.json", "antigravity/mcp_config.json"),
+        commands=("agy", "antigravity"),
+        url_key="serverUrl",
+    ),
+    "junie": Program(
+        "JetBrains Junie",
+        "Open this folder in the IDE, or start `junie` in it, and allow the server.",
+        _home(".junie"),
+        user=("mcp/mcp.json",),
+        project=(".junie/mcp/mcp.json",),
+        commands=("junie",),
+    ),
+    "jetbrains": Program(
+        "JetBrains AI Assistant",
+        "Paste this in the IDE's settings: Tools, AI Assistant, Model Context Protocol (MCP), Add.",
+        _application("JetBrains"),
     ),
 }
 """The programs by the names that `annai setup` takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEdit:
-    """A program's configuration file before and after annai is added to it."""
-
-    file: Path
-    before: str | None
-    """The text of the file; None if it does not exist."""
-    after: str
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether the file has to be written."""
-        return self.before != self.after
-
-
-def plan_edit(config: Config, program: Program) -> ConfigEdit:
-    """What to write for this project; nothing is written yet."""
-    file = _file(config, program)
-    before = _read(file)
-    entry = {**program.extra, **_command(config)}
-    try:
-        name = _entry_name(config, program, before or "", entry)
-        set_entry = set_json if program.form == "json" else set_toml
-        after = set_entry(before or "", program.section, name, entry)
-    except (ConfigError, ValueError) as error:
-        raise ConfigError(
-            f"{file} cannot be changed safely: {error}. Add by hand what `annai setup … --print` shows."
-        ) from error
-    return ConfigEdit(file, before, after)
-
-
-def plan_snippet(config: Config, program: Program) -> tuple[Path, str]:
-    """The file to change by hand, and the entry for it, even if that file cannot be read or changed safely."""
-    file, entry = _file(config, program), {**program.extra, **_command(config)}
-    try:
-        name = _entry_name(config, program, _read(file) or "", entry)
-    except (ConfigError, ValueError):
-        name = _entry_name(config, program, "", entry)
-    return file, _snippet(program, name, entry)
-
-
-def apply_edit(edit: ConfigEdit) -> Path | None:
-    """Write the file atomically, and return the backup of an existing one."""
-    file = edit.file
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        backup = _back_up(file) if edit.before is not None else None
-        descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
-            stream.write(edit.after)
-        if backup:
-            shutil.copymode(file, draft)
-        else:
-            Path(draft).chmod(0o644)
-        Path(draft).replace(file)
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be written: {error.strerror}.") from error
-    return backup
-
-
-def _file(config: Config, program: Program) -> Path:
-    file = program.file(config.root)
-    # A link stays a link: many people keep such files in a repository of their own.
-    return file.resolve() if file.is_symlink() else file
-
-
-def _snippet(program: Program, name: str, entry: Entry) -> str:
-    """The entry alone, as a complete file."""
-    if program.form == "toml":
-        return toml_table(program.section, name, entry)
-    return json.dumps({program.section: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
-
-
-def _read(file: Path) -> str | None:
-    try:
-        return file.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}.") from error
-
-
-def _back_up(file: Path) -> Path:
-    """Copy a file to a free name in the same folder."""
-    copy, number = file.with_name(f"{file.name}.bak"), 2
-    while copy.exists():
-        copy, number = file.with_name(f"{file.name}.bak{number}"), number + 1
-    shutil.copy2(file, copy)
-    return copy
-
-
-def _command(config: Config) -> dict[str, Json]:
-    """How a program starts annai for this project: with absolute paths, since it may know neither PATH nor folder."""
-    script = Path(sys.executable).with_name("annai.exe" if os.name == "nt" else "annai")
-    command, *rest = [str(script)] if script.exists() else [sys.executable, "-m", "annai"]
-    is_default_file = config.file is None or config.file == config.root / CONFIG_NAME
-    where = ["--docs-dir", str(config.root)] if is_default_file else ["--config", str(config.file)]
-    return {"command": command, "args": [*rest, "mcp", *where]}
-
-
-def _entry_name(config: Config, program: Program, text: str, entry: Entry) -> str:
-    """What the server is called; where all projects share a file, each has its own name."""
-    if not program.is_shared:
-        return SERVER_NAME
-    servers = _servers(program, text)
-    safe_name = "".join(each if each.isascii() and (each.isalnum() or each in "_-") else "-" for each in config.name)
-    base = f"{SERVER_NAME}-{safe_name.strip('-') or 'documents'}"
-    name, number = base, 2
-    while name in servers and servers[name].get("args", [])[-2:] != entry["args"][-2:]:
-        name, number = f"{base}-{number}", number + 1
-    return name
-
-
-def _servers(program: Program, text: str) -> dict[str, Json]:
-    """The servers that are in the file already."""
-    values = tomllib.loads(text) if program.form == "toml" else parse_json(text)
-    servers = values.get(program.section) if isinstance(values, dict) else None
-    if not isinstance(servers, dict):
-        return {}
-    return {key: each for key, each in servers.items() if isinstance(each, dict)}
-
-
-def _desktop_folder() -> Path:
-    """Where desktop programs keep their settings."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
-    if os.name == "nt":
-        return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
