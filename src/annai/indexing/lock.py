@@ -75,6 +75,8 @@ class IndexLock:
 
 def _open(file: Path) -> int:
     try:
+        # Somebody may have deleted the folder meanwhile.
+        file.parent.mkdir(mode=0o700, exist_ok=True)
         return os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

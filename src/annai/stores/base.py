@@ -349,7 +349,10 @@ class Store(DocumentWriter, PassageSearcher, StoreUpkeep):
 
 def unknown_collection(name: str) -> StoreError:
     """The error of writing to a collection that does not exist."""
-    return StoreError(f"There is no collection {name!r}; `annai collection ls --all` lists them.")
+    return StoreError(
+        f"There is no collection {name!r} in the index; if somebody deleted it or the index meanwhile, run the command "
+        "again. `annai collection ls --all` lists those that there are."
+    )
 
 
 ENGINES = {
