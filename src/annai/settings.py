@@ -207,7 +207,7 @@ class Search:
         "Text in a result: the matching passage, its section, the whole document or none.",
     )
     max_tokens: int = setting(
-        4000, "Maximum tokens in one answer to an agent (over MCP).", minimum=200, maximum=200_000
+        4000, "Maximum tokens in one answer to an agent (over MCP).", minimum=1000, maximum=200_000
     )
     rerank: str = setting(
         "off",

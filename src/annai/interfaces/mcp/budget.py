@@ -1,24 +1,41 @@
-"""How much of an answer fits? Whole sections first, then passages that matched or previews, within a token limit."""
+"""How much of an answer fits? Whole sections first, then passages or previews; lists in pages; within a token limit."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 
+from annai.errors import QueryError
 from annai.text.lines import LINE_END
 from annai.text.tokens import count_tokens
 from annai.types import Hit
 
-MAX_HEADERS_SHARE = 0.5
+MAX_HEADERS_SHARE = 0.55
 """The share of a budget that may go into naming the results, rather than into their text."""
 
-FIELD_TOKENS = 160
-"""The tokens of a result's field names, quotes and numbers."""
-
-MORE_TOKENS = 25
-"""The same for each other section that is named with a result."""
+EXCERPT_TOKENS = 15
+"""The tokens of what is said of a result's text: where it begins and that it is truncated."""
 
 MIN_EXCERPT_TOKENS = 40
 """Fewer tokens of a passage say nothing."""
+
+MAX_NAME_TOKENS = 60
+"""A longer title or heading is a text by mistake: its beginning names the section as well."""
+
+MAX_LINE_TOKENS = 150
+"""A file's problem, a note, a description: what is longer is cut."""
+
+ITEM_TOKENS = 3
+"""The tokens that join an item of a list to the next."""
+
+MAX_TOKEN_CHARACTERS = 16
+"""A line with more characters for each token of its budget is too long, and need not be measured to its end."""
+
+MAX_FENCE = 10
+"""Longer runs of backticks in a text count, as the fence around the text is longer still."""
+
+Item = tuple[object, str]
+"""An item of a list, as a field and as a line of Markdown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +56,7 @@ def fit_excerpts(hits: Sequence[Hit], budget: int) -> list[Excerpt]:
     preview, if one of them fits. What remains goes to the truncated ones: they continue after their passage.
     """
     headers = [header_tokens(hit) for hit in hits]
-    while len(headers) > 1 and sum(headers) > budget * MAX_HEADERS_SHARE:
+    while headers and sum(headers) > (budget * MAX_HEADERS_SHARE if len(headers) > 1 else budget):
         headers.pop()
     remaining = budget - sum(headers)
     excerpts: list[Excerpt] = []
@@ -85,15 +102,96 @@ def _text_from_passage(hit: Hit) -> str:
 
 
 def content_tokens(text: str) -> int:
-    """The tokens of a text, in JSON or in Markdown, whichever takes more."""
-    return max(count_tokens(text), count_tokens(json.dumps(text, ensure_ascii=False)[1:-1]))
+    """The tokens of a text, in JSON or in a Markdown fence, whichever takes more."""
+    fence = 2 * max(map(len, re.findall(rf"`{{{MAX_FENCE},}}", text)), default=0)
+    return max(count_tokens(text) + fence, json_tokens(text) - 2)
+
+
+def line_tokens(line: str, budget: int) -> int:
+    """The tokens of a line, or more than the budget if it is far too long: then it is not measured to its end."""
+    return budget + 1 if len(line) > budget * MAX_TOKEN_CHARACTERS else content_tokens(line)
+
+
+def json_tokens(value: object) -> int:
+    """The tokens of plain values as JSON."""
+    return count_tokens(json.dumps(value, ensure_ascii=False))
+
+
+def clip(text: str, budget: int = MAX_NAME_TOKENS) -> str:
+    """A text of one line, cut with an ellipsis if it has more tokens."""
+    text = " ".join(text.split()) if "\n" in text else text
+    return text if content_tokens(text) <= budget else truncate(text, budget - 1).rstrip() + "…"
+
+
+def clip_line(text: str) -> str:
+    """A sentence, a description or a path, cut if it is longer than those are."""
+    return clip(text, MAX_LINE_TOKENS)
+
+
+def clip_names(hit: Hit) -> Hit:
+    """A hit whose title and headings are no longer than names are."""
+    more = tuple(replace(each, heading=clip(each.heading)) for each in hit.more)
+    path = tuple(map(clip, hit.heading_path))
+    return replace(hit, title=clip(hit.title), heading=clip(hit.heading), heading_path=path, more=more)
+
+
+def fit_lines(lines: Sequence[str], budget: int) -> list[str]:
+    """The first of these lines; what does not fit is counted."""
+    shown = [line for _, line in fit_items([(line, line) for line in map(clip_line, lines)], budget)]
+    more = len(lines) - len(shown)
+    return [*shown, *([f"and {more:,} more"] if more else [])]
+
+
+def fit_items(items: Iterable[Item], budget: int) -> list[Item]:
+    """As many of the first items as fit."""
+    shown: list[Item] = []
+    for item in items:
+        budget -= _item_tokens(item)
+        if budget < 0:
+            break
+        shown.append(item)
+    return shown
+
+
+def paginate(items: Sequence[Item], budget: int) -> list[list[Item]]:
+    """Cut a list into pages of at most this many tokens; at least one page, if only an empty one."""
+    pages: list[list[Item]] = [[]]
+    remaining = budget
+    for item in items:
+        cost = _item_tokens(item)
+        check_room(budget - cost)
+        if cost > remaining:
+            pages.append([])
+            remaining = budget
+        pages[-1].append(item)
+        remaining -= cost
+    return pages
+
+
+def _item_tokens(item: Item) -> int:
+    field, line = item
+    return max(json_tokens(field), count_tokens(line)) + ITEM_TOKENS
+
+
+def check_room(remaining: int) -> int:
+    """The tokens that remain. Raises `QueryError` if names alone are more than an answer may have."""
+    if remaining < 0:
+        raise QueryError("The names in this answer have more tokens than an answer may: raise `search.max_tokens`.")
+    return remaining
+
+
+def check_page(page: int, count: int, name: str) -> None:
+    """Raise `QueryError` for a page that there is not."""
+    if not 1 <= page <= count:
+        raise QueryError(f"There is no page {page} of {name}; it has {'1 page' if count == 1 else f'{count} pages'}.")
 
 
 def header_tokens(hit: Hit) -> int:
     """The tokens of a hit with all its fields, but without its text."""
-    names = [hit.id, hit.collection, hit.path, hit.file, hit.title, hit.heading, *hit.heading_path]
-    more = sum(MORE_TOKENS + count_tokens(each.id) + count_tokens(each.heading) for each in hit.more)
-    return FIELD_TOKENS + sum(map(count_tokens, names)) + more
+    values = asdict(hit)
+    for name in ("content", "preview", "passage", "reasons"):
+        del values[name]
+    return json_tokens(values) + EXCERPT_TOKENS
 
 
 def truncate(text: str, budget: int) -> str:
@@ -101,13 +199,13 @@ def truncate(text: str, budget: int) -> str:
     lines = split_lines(text)
     fitting, remaining = [], budget
     for line in lines:
-        remaining -= content_tokens(line)
+        remaining -= line_tokens(line, budget)
         if remaining < 0:
             break
         fitting.append(line)
     if fitting:
         return "".join(fitting)
-    start = lines[0]
+    start = lines[0][: budget * MAX_TOKEN_CHARACTERS]
     while content_tokens(start) > budget and len(start) > 1:
         start = start[: len(start) * 3 // 4]
     return start

@@ -5,12 +5,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from annai.errors import NotFound, QueryError
-from annai.interfaces.mcp.budget import content_tokens, split_lines, truncate
+from annai.interfaces.mcp.budget import (
+    MIN_EXCERPT_TOKENS,
+    Item,
+    check_page,
+    check_room,
+    clip,
+    fit_items,
+    json_tokens,
+    line_tokens,
+    paginate,
+    split_lines,
+    truncate,
+)
 from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult, fence, line_range
 from annai.interfaces.render import section_json
 from annai.project import Project
 from annai.serving.wire import plain
-from annai.text.tokens import count_tokens
 from annai.types import Selection, StoredSection, breadcrumbs
 
 PAGE_SHARE = 0.8
@@ -18,9 +29,6 @@ PAGE_SHARE = 0.8
 
 MAX_SUGGESTED_SECTIONS = 50
 """Sections that are named when the requested one does not exist."""
-
-SECTION_FIELDS_TOKENS = 30
-"""The tokens of a section in the list of inner sections, besides its id and heading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ def document_result(
     """The requested part of a document, within this many tokens; the other arguments are those of `get_document`."""
     selection = _locate(project, path)
     if part == "children":
-        return _children_result(selection)
+        return _children_result(selection, budget, page)
     if selection.last_line and part == "section" and start_line is None and end_line is None:
         start_line, end_line = selection.line, selection.last_line
     by_lines = start_line is not None or end_line is not None
@@ -54,12 +62,14 @@ def document_result(
     if by_lines:
         text, first_line = _slice_lines(text, start_line or 1, end_line)
     starts = {each.section.start_line for each in selection.sections if not each.section.piece}
-    pages = split_pages(text, first_line, int(budget * PAGE_SHARE), starts)
-    if not 1 <= page <= len(pages):
-        count = "1 page" if len(pages) == 1 else f"{len(pages)} pages"
-        raise QueryError(f"There is no page {page} of {stored.id}; it has {count}.")
+    fields = {**_section_fields(stored), "file": selection.file}
+    remaining = budget - json_tokens(fields) - NOTE_TOKENS
+    check_room(remaining - MIN_EXCERPT_TOKENS)
+    share = min(int(budget * PAGE_SHARE), remaining)
+    pages = split_pages(text, first_line, share, starts)
+    check_page(page, len(pages), stored.id)
     inner = _inner_sections(selection, stored) if len(pages) > 1 else []
-    return _page_result(selection, stored, pages, page, inner, int(budget * (1 - PAGE_SHARE)) - NOTE_TOKENS)
+    return _page_result(fields, stored, pages, page, inner, remaining - share)
 
 
 def full_text(selection: Selection, stored: StoredSection) -> str:
@@ -70,7 +80,7 @@ def full_text(selection: Selection, stored: StoredSection) -> str:
 def split_pages(text: str, first_line: int, budget: int, starts: Collection[int]) -> list[Page]:
     """Cut a text into pages: at line ends, and where a section starts if that wastes less than half a page."""
     lines = split_lines(text)
-    costs = [content_tokens(line) for line in lines]
+    costs = [line_tokens(line, budget) for line in lines]
     pages: list[Page] = []
     start = 0
     while start < len(lines):
@@ -83,7 +93,7 @@ def split_pages(text: str, first_line: int, budget: int, starts: Collection[int]
             piece = truncate(lines[start], budget)
             pages.append(Page(piece, first_line + start, first_line + start))
             lines[start] = lines[start][len(piece) :]
-            costs[start] = content_tokens(lines[start])
+            costs[start] = line_tokens(lines[start], budget)
             continue
         if end < len(lines):
             second_half = range((start + end) // 2 + 1, end + 1)
@@ -144,20 +154,32 @@ def _slice_lines(text: str, first: int, last: int | None) -> tuple[str, int]:
     return "".join(lines[first - 1 : last]), first
 
 
-def _children_result(selection: Selection) -> ToolResult:
-    """The sections inside one; if there are none, those next to it."""
+def _children_result(selection: Selection, budget: int, number: int) -> ToolResult:
+    """One page of the sections inside one; if there are none, of those next to it."""
     stored, listed = selection.section, selection.children
-    fields = {**_section_fields(stored), "children": [_section_fields(each) for each in listed]}
-    title = f"{len(listed)} sections inside {stored.path} ({_breadcrumbs(stored)}):"
+    fields: dict[str, Any] = {**_section_fields(stored), "children": []}
+    name = "children"
+    title = f"{len(listed):,} sections inside {stored.path} ({_breadcrumbs(stored)})"
     if not listed:
+        name = "siblings"
         listed = [each for each in _children(selection, stored.section.parent) if each.id != stored.id]
-        fields["siblings"] = [_section_fields(each) for each in listed]
-        title = f"{stored.id} has no sections inside it." + (" Next to it:" if listed else "")
-    return ToolResult(plain(fields), "\n".join([title, *map(_list_item, listed)]))
+        title = f"{stored.id} has no sections inside it" + (". Next to it" if listed else "")
+    pages = paginate([*map(_list_item, listed)], check_room(budget - json_tokens(fields) - NOTE_TOKENS))
+    check_page(number, len(pages), f"the sections of {stored.id}")
+    shown = pages[number - 1]
+    fields[name] = [field for field, _ in shown]
+    lines = [title + (":" if listed else "."), *(line for _, line in shown)]
+    if len(pages) > 1:
+        lines[0] = f"{title}, page {number} of {len(pages)}:"
+        fields |= {"page": number, "pages": len(pages)}
+    if number < len(pages):
+        fields["next_page"] = number + 1
+        lines.append(f"\n{_next_page(number)}")
+    return ToolResult(fields, "\n".join(lines))
 
 
 def _page_result(
-    selection: Selection,
+    fields: dict[str, Any],
     stored: StoredSection,
     pages: Sequence[Page],
     number: int,
@@ -166,9 +188,7 @@ def _page_result(
 ) -> ToolResult:
     """One page, with as many of the inner sections as fit into the remaining tokens."""
     page = pages[number - 1]
-    fields: dict[str, Any] = {
-        **_section_fields(stored),
-        "file": selection.file,
+    fields |= {
         "start_line": page.first_line,
         "end_line": page.last_line,
         "page": number,
@@ -178,37 +198,37 @@ def _page_result(
     facts = [_breadcrumbs(stored), line_range(page.first_line, page.last_line), f"id `{stored.id}`"]
     if len(pages) > 1:
         facts.append(f"page {number} of {len(pages)}")
-    blocks = [f"### {selection.file}:{page.first_line}\n{' · '.join(facts)}", fence(page.text)]
+    blocks = [f"### {fields['file']}:{page.first_line}\n{' · '.join(facts)}", fence(page.text)]
     if number < len(pages):
         fields["next_page"] = number + 1
-        blocks.append(f"To continue, call `get_document` with the same arguments and `page` {number + 1}.")
-    listed: list[StoredSection] = []
-    for section in inner:
-        remaining -= count_tokens(f"{section.id}{section.section.heading}") + SECTION_FIELDS_TOKENS
-        if remaining < 0:
-            break
-        listed.append(section)
+        blocks.append(_next_page(number))
+    listed = fit_items([*map(_list_item, inner)], remaining)
     if listed:
-        names = ("id", "heading", "start_line", "end_line")
-        fields["children"] = [{name: _section_fields(section)[name] for name in names} for section in listed]
-        blocks.append("Sections inside; read one by its id:\n" + "\n".join(map(_list_item, listed)))
-    return ToolResult(plain(fields), "\n\n".join(blocks))
+        fields["children"] = [field for field, _ in listed]
+        blocks.append("Sections inside; read one by its id:\n" + "\n".join(line for _, line in listed))
+    return ToolResult(fields, "\n\n".join(blocks))
+
+
+def _next_page(number: int) -> str:
+    return f"To continue, call `get_document` with the same arguments and `page` {number + 1}."
 
 
 def _section_fields(stored: StoredSection) -> dict[str, Any]:
     """A section's fields, without its positions in the file's text, which a model cannot use."""
-    fields = section_json(stored)
+    fields: dict[str, Any] = plain(section_json(stored))
     for name in ("start_position", "end_position"):
         del fields[name]
-    return fields
+    names = {name: clip(fields[name]) for name in ("title", "heading")}
+    return fields | names | {"heading_path": [*map(clip, fields["heading_path"])]}
 
 
-def _list_item(stored: StoredSection) -> str:
-    """A section as an item of a Markdown list."""
-    section = stored.section
+def _list_item(stored: StoredSection) -> Item:
+    """A section as an item of a list."""
+    section, heading = stored.section, clip(stored.section.heading)
     lines = line_range(section.start_line, section.end_line)
-    return f"- {section.heading or stored.title} (id `{stored.id}`, {lines})"
+    fields = {"id": stored.id, "heading": heading, "start_line": section.start_line, "end_line": section.end_line}
+    return fields, f"- {heading or clip(stored.title)} (id `{stored.id}`, {lines})"
 
 
 def _breadcrumbs(stored: StoredSection) -> str:
-    return breadcrumbs(stored.title, stored.section.heading_path)
+    return breadcrumbs(clip(stored.title), [*map(clip, stored.section.heading_path)])

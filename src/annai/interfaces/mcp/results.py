@@ -2,17 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from annai.interfaces.mcp.budget import Excerpt, fit_excerpts
+from annai.interfaces.mcp.budget import Excerpt, clip_line, clip_names, content_tokens, fit_excerpts, fit_lines
 from annai.interfaces.render import answer_json, correction_lines, result_count, unmatched_lines
 from annai.serving.wire import plain
-from annai.text.tokens import count_tokens
 from annai.types import Answer, Query
 
 NOTE_TOKENS = 150
 """Tokens of a budget that are reserved for notes on the results as a whole, besides the answer's own notes."""
+
+MAX_NOTES_SHARE = 0.25
+"""The share of a budget that the answer's own notes may take."""
 
 _STATUS_NOTES = {
     "updating": "the file has changed since; this is the older text",
@@ -30,11 +32,14 @@ class ToolResult:
 
 def answer_result(answer: Answer, budget: int, notes: Sequence[str] = ()) -> ToolResult:
     """Search results, within this many tokens."""
-    answer_notes = [*correction_lines(answer), *unmatched_lines(answer), *([answer.note] if answer.note else [])]
+    answer = replace(answer, query=clip_line(answer.query), results=tuple(map(clip_names, answer.results)))
+    notes = [*notes, *correction_lines(answer), *unmatched_lines(answer), *([answer.note] if answer.note else [])]
     if not answer.confident:
-        answer_notes.append("No good match: these are only the nearest sections, and probably do not answer.")
-    excerpts = fit_excerpts(answer.results, budget - NOTE_TOKENS - sum(map(count_tokens, answer_notes)))
-    notes = [*notes, *answer_notes, *_truncation_notes(answer, excerpts)]
+        notes.append("No good match: these are only the nearest sections, and probably do not answer.")
+    notes = fit_lines(notes, int(budget * MAX_NOTES_SHARE))
+    named = sum(map(content_tokens, (answer.query, *notes)))
+    excerpts = fit_excerpts(answer.results, budget - NOTE_TOKENS - named)
+    notes += _truncation_notes(answer, excerpts)
     fields = answer_json(answer)
     rows: list[dict[str, Any]] = plain(fields["results"])
     results = [_with_excerpt(row, excerpt) for row, excerpt in zip(rows, excerpts, strict=False)]
@@ -53,7 +58,7 @@ def answer_result(answer: Answer, budget: int, notes: Sequence[str] = ()) -> Too
     )
 
 
-def empty_result(query: Query, reasons: Sequence[str], notes: Sequence[str]) -> ToolResult:
+def empty_result(query: Query, budget: int, reasons: Sequence[str], notes: Sequence[str]) -> ToolResult:
     """Nothing was found: why, if that is known, and what to try."""
     hints = [
         *(["leave out `path`"] if query.where.paths else []),
@@ -63,10 +68,19 @@ def empty_result(query: Query, reasons: Sequence[str], notes: Sequence[str]) -> 
         "other words, or fewer",
         "`list_collections` to see what there is",
     ]
+    reasons, notes = (fit_lines(each, int(budget * MAX_NOTES_SHARE)) for each in (reasons, notes))
     sentences = ["Nothing found.", *reasons, f"Try: {'; '.join(hints)}.", *notes]
     return ToolResult(
-        {"query": query.text, "total": 0, "confident": False, "results": [], "notes": sentences}, " ".join(sentences)
+        {"query": clip_line(query.text), "total": 0, "confident": False, "results": [], "notes": sentences},
+        " ".join(sentences),
     )
+
+
+def waiting_result(query: Query, budget: int, notes: Sequence[str]) -> ToolResult:
+    """There is nothing to search yet: why."""
+    notes = fit_lines(notes, int(budget * MAX_NOTES_SHARE))
+    fields = {"query": clip_line(query.text), "total": 0, "confident": False, "results": [], "notes": notes}
+    return ToolResult(fields, "\n".join(notes))
 
 
 def line_range(first: int, last: int) -> str:
@@ -101,6 +115,8 @@ def _truncation_notes(answer: Answer, excerpts: Sequence[Excerpt]) -> list[str]:
     if len(excerpts) < len(answer.results):
         missing = len(answer.results) - len(excerpts)
         notes.append(f"{missing} more results did not fit; search with a `path` or a smaller `limit`.")
+    if not excerpts:
+        notes.append("Not even one result fits: raise `search.max_tokens`.")
     return notes
 
 

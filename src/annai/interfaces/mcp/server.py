@@ -20,11 +20,13 @@ from annai.errors import AnnaiError, EmbedderMismatch, QueryError
 from annai.interfaces.mcp import resources
 from annai.interfaces.mcp.access import Access
 from annai.interfaces.mcp.arguments import schema
+from annai.interfaces.mcp.budget import clip
 from annai.interfaces.mcp.indexing import Indexing
 from annai.interfaces.mcp.prompts import ANSWER_PROMPT, answer_arguments, answer_prompt
 from annai.interfaces.mcp.reports import collection_list
 from annai.interfaces.mcp.tools import Tool, Tools, arguments_of
 from annai.types import Collection
+from annai.values import shorten
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,9 @@ LISTING_TIME_SHARE = 0.01
 
 MAX_INSTRUCTIONS_BYTES = 1000
 """They are in the model's context all the time."""
+
+MAX_ERROR_TOKENS = 400
+"""An error is a sentence; one that lists what there is may be cut."""
 
 INSTRUCTIONS = (
     "annai searches this project's documents by meaning and by words, in Japanese and English. Use `search` (or a "
@@ -188,7 +193,7 @@ class ProjectServer(Server[None]):
         try:
             tools = {each.name: each for each in self._tools.all_tools(await self._collections())}
             if params.name not in tools:
-                return _failure(f"There is no tool {params.name[:100]!r}; there are {', '.join(tools)}.")
+                return _failure(f"There is no tool {shorten(params.name)}; there are {', '.join(tools)}.")
             tool = tools[params.name]
             result = await tool.call(arguments_of(tool, params.arguments), ctx.session.report_progress)
         except EmbedderMismatch as error:
@@ -267,4 +272,5 @@ def _tool_description(tool: Tool) -> types.Tool:
 
 
 def _failure(sentence: str) -> types.CallToolResult:
+    sentence = clip(sentence, MAX_ERROR_TOKENS)
     return types.CallToolResult(content=[types.TextContent(type="text", text=sentence)], is_error=True)

@@ -11,7 +11,7 @@ from annai.interfaces.mcp.arguments import Argument, check_arguments
 from annai.interfaces.mcp.documents import document_result
 from annai.interfaces.mcp.indexing import Indexing, Report
 from annai.interfaces.mcp.reports import collections_result, import_result, problem_lines, status_result
-from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result
+from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result, waiting_result
 from annai.interfaces.render import correction_lines, unmatched_lines
 from annai.types import Collection, Mode
 from annai.values import choices
@@ -38,6 +38,7 @@ class Tools:
     def __init__(self, config: Config, indexing: Indexing) -> None:
         self._config = config
         self._indexing = indexing
+        self._budget = config.search.max_tokens
 
     def all_tools(self, collections: Sequence[Collection]) -> list[Tool]:
         """All tools in order: the search of everything, one search per collection, and the rest.
@@ -147,17 +148,18 @@ class Tools:
             default="section",
             choices=("section", "whole", "parent", "children"),
         )
+        page = Argument("page", "integer", "Which page of a long answer.", default=1, minimum=1)
         return [
             Tool(
                 "get_document",
                 "Read a document",
-                "Read a document or one section of it, as it is in the index. Long texts come in pages.",
+                "Read a document or one section of it, as it is in the index. Long texts and lists come in pages.",
                 (
                     reference,
                     part,
                     Argument("start_line", "integer", "Only from this line of the document.", minimum=1),
                     Argument("end_line", "integer", "Only up to this line, included.", minimum=1),
-                    Argument("page", "integer", "Which page of a long text.", default=1, minimum=1),
+                    page,
                 ),
                 self._get_document,
             ),
@@ -165,7 +167,7 @@ class Tools:
                 "list_collections",
                 "List collections",
                 "List the collections of documents, with what they hold and where their files are.",
-                (),
+                (page,),
                 self._list_collections,
             ),
             Tool(
@@ -189,7 +191,7 @@ class Tools:
                 "index_status",
                 "Show the index's state",
                 "Show how many documents are indexed, whether files are still waiting, and which could not be read.",
-                (),
+                (page,),
                 self._index_status,
             ),
         ]
@@ -213,30 +215,31 @@ class Tools:
         except NotFound:
             if not freshness.waiting:
                 raise
-            fields = {"query": query.text, "total": 0, "confident": False, "results": [], "notes": notes}
-            return ToolResult(fields, "\n".join(notes))
+            return waiting_result(query, self._budget, notes)
         if not answer.results:
-            return empty_result(query, unmatched_lines(answer), [*correction_lines(answer), *notes])
-        return answer_result(answer, self._config.search.max_tokens, notes)
+            return empty_result(query, self._budget, unmatched_lines(answer), [*correction_lines(answer), *notes])
+        return answer_result(answer, self._budget, notes)
 
     async def _get_document(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         if arguments["part"] == "children" and (arguments["start_line"] or arguments["end_line"]):
             raise QueryError("Lines are lines of the text: leave out part `children`, or start_line and end_line.")
         await self._indexing.refresh((), report)
-        tokens = self._config.search.max_tokens
-        return await self._indexing.use(lambda project: document_result(project, tokens, **arguments))
+        return await self._indexing.use(lambda project: document_result(project, self._budget, **arguments))
 
     async def _list_collections(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
-        return collections_result(await self._indexing.use(lambda project: project.status()))
+        status = await self._indexing.use(lambda project: project.status())
+        return collections_result(status, self._budget, arguments["page"])
 
     async def _reindex(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         summary = await self._indexing.reindex(arguments["paths"] or (), arguments["force"], report)
         status = await self._indexing.use(lambda project: project.status())
         total = sum(each.statistics.sections for each in status.collections)
-        return import_result(summary, total, problem_lines(status.collections))
+        return import_result(summary, total, problem_lines(status.collections), self._budget)
 
     async def _index_status(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
-        return status_result(await self._indexing.use(lambda project: project.status()))
+        return status_result(
+            await self._indexing.use(lambda project: project.status()), self._budget, arguments["page"]
+        )
 
 
 def arguments_of(tool: Tool, values: dict[str, Any] | None) -> dict[str, Any]:
