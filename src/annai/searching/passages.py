@@ -19,12 +19,7 @@ from annai.stores.base import PassageSearcher
 from annai.text.fields import FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import exact_phrases, is_cjk, phrase_score, query_words
 from annai.timer import timer
-from annai.types import (
-    Document,
-    Mode,
-    Reasons,
-    StoredSection,
-)
+from annai.types import Document, Mode, Reasons, StoredSection
 
 CANDIDATES = 80
 """Passages taken from each of the two searches; 400 rank no better, 50 a little worse."""
@@ -146,17 +141,10 @@ def _score_passages(
     """Score the passages; those of one document stand together in `stored`, in its order."""
     if not stored:
         return []
-    query = meant.query
-    keyword_shares = np.array([keywords.get(each.key, 0.0) for each in stored])
-    phrases = exact_phrases(query.text)
-    phrase_shares = _phrase_shares(store, stored, keyword_shares, phrases) if phrases else np.zeros(len(stored))
-    is_cjk_query = any(map(is_cjk, query.text))
-    is_other_script = np.array([each.is_cjk != is_cjk_query for each in stored])
-    candidates = _candidates(store, stored, keyword_shares, phrase_shares, is_other_script, similarity, vector)
-    candidates = replace(candidates, spare_words=meant.spare_words)
+    candidates = _candidates(store, meant, stored, vector, similarity, keywords)
     compare = partial(compare_tokens, store, meant.spelled_out, stored)
-    details = _ScoreDetails(candidates, _RANKINGS[query.mode](candidates, compare))
-    ranked = details.ranked
+    ranked = _RANKINGS[meant.query.mode](candidates, compare)
+    details = _ScoreDetails(candidates, ranked)
     columns = (each.tolist() for each in (ranked.scores, ranked.confidence, ranked.about, ranked.place))
     return [
         ScoredPassage(each, score, confidence, about, place, details, row)
@@ -166,29 +154,32 @@ def _score_passages(
 
 def _candidates(
     store: PassageSearcher,
+    meant: Meant,
     stored: Sequence[StoredSection],
-    keyword_shares: Floats,
-    phrase_shares: Floats,
-    is_other_script: NDArray[np.bool_],
-    similarity: Mapping[int, float],
     vector: NDArray[np.float32] | None,
+    similarity: Mapping[int, float],
+    keywords: Mapping[int, float],
 ) -> Candidates:
     """All that the ranking needs to know; similarities that the vector search did not return are computed here."""
+    text = meant.query.text
     similarities = defaultdict(float, similarity)
     if vector is not None:
         missing = [*({each.key for each in stored} | {each.root_key for each in stored}) - similarities.keys()]
         similarities.update(zip(missing, (store.vectors(missing, len(vector)) @ vector).tolist(), strict=True))
+    keyword_shares = np.array([keywords.get(each.key, 0.0) for each in stored])
+    is_cjk_query = any(map(is_cjk, text))
     roots = np.array([each.root_key for each in stored])
     return Candidates(
         document=np.cumsum(np.append(False, roots[1:] != roots[:-1])),
         similarity=np.array([similarities[each.key] for each in stored]),
         document_similarity=np.array([similarities[each.root_key] for each in stored]),
         keywords=keyword_shares,
-        phrases=phrase_shares,
+        phrases=_phrase_shares(store, stored, keyword_shares, exact_phrases(text)),
         tokens=np.array([each.section.token_count for each in stored]),
-        is_other_script=is_other_script,
+        is_other_script=np.array([each.is_cjk != is_cjk_query for each in stored]),
         is_whole_document=roots == np.array([each.key for each in stored]),
         coincidence=min(np.count_nonzero(keyword_shares) / CANDIDATES, 1),
+        spare_words=meant.spare_words,
     )
 
 
@@ -212,8 +203,10 @@ def _phrase_shares(
     store: PassageSearcher, stored: Sequence[StoredSection], keyword_shares: Floats, phrases: Sequence[str]
 ) -> Floats:
     """The share of the phrases that each passage holds literally; only the passages with most of the words are read."""
-    documents = DocumentCache(store)
     shares = np.zeros(len(stored))
+    if not phrases:
+        return shares
+    documents = DocumentCache(store)
     for row in np.argsort(-keyword_shares, kind="stable")[:MAX_PHRASE_PASSAGES].tolist():
         if keyword_shares[row] and (document := documents.get(stored[row])) is not None:
             section = stored[row].section

@@ -14,16 +14,7 @@ from annai.text.fields import FIELD_NAMES, passage_fields
 from annai.text.links import link_share
 from annai.text.tokens import query_words, words
 from annai.timer import timer
-from annai.types import (
-    Content,
-    Document,
-    Hit,
-    OtherSection,
-    Query,
-    Section,
-    StoredSection,
-    section_id,
-)
+from annai.types import Content, Document, Hit, OtherSection, Query, Section, StoredSection, section_id
 
 _TEXT = re.compile(r"\S")
 

@@ -12,12 +12,7 @@ from annai.searching.passages import find_passages
 from annai.searching.results import credit_words, fold_into_sections, group_by_document, load_hits
 from annai.stores.base import PassageSearcher
 from annai.timer import timer
-from annai.types import (
-    Answer,
-    Hit,
-    Query,
-    Sort,
-)
+from annai.types import Answer, Hit, Query, Sort
 
 logger = logging.getLogger(__name__)
 
