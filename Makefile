@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help try test fuzz chaos lint docs bench quality model clean
+.PHONY: help try test fuzz chaos lint docs screenshots bench quality model clean
 
 help:
 	@echo "make try     install annai here and search the example documents"
@@ -11,6 +11,7 @@ help:
 	@echo "make fuzz    try whatever could arrive: files, settings, calls (five minutes)"
 	@echo "make chaos   kill, freeze and confuse a server, then compare its index with a new one (ten minutes)"
 	@echo "make docs    renew the generated pages in docs/"
+	@echo "make screenshots renew the pictures of the page (needs Debian's chromium)"
 	@echo "make bench   measure speed and memory (needs ../shared/eval, or ANNAI_EVAL)"
 	@echo "make quality measure the answers on the evaluation sets, against the baseline (needs the same)"
 	@echo "make model   make the bundled model anew (needs ../shared/model, or ANNAI_MODEL_DATA)"
@@ -43,6 +44,9 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/picture.py
 	$(BIN)/python docs/mcp_transcript.py
 
+screenshots: $(VENV)/.dev
+	$(BIN)/python docs/screenshots.py
+
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/pipeline.py
 	$(BIN)/python benchmarks/vectors.py
@@ -52,6 +56,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/mcp_start.py
 	$(BIN)/python benchmarks/stores.py
 	$(BIN)/python benchmarks/answers.py
+	$(BIN)/python benchmarks/page.py
 
 quality: $(VENV)/.dev
 	$(BIN)/python benchmarks/quality.py --write

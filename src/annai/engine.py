@@ -26,6 +26,7 @@ from annai.errors import (
     QueryError,
     StoreError,
 )
+from annai.files.folders import folder_entries
 from annai.files.scanner import differs
 from annai.indexing.indexer import MAX_PENDING, Indexer, Outcomes
 from annai.indexing.lock import IndexLock
@@ -41,6 +42,7 @@ from annai.types import (
     Collection,
     CollectionStatus,
     Document,
+    FolderEntry,
     Freshness,
     ImportMode,
     ImportSummary,
@@ -448,6 +450,13 @@ class Engine(Project):
         """The paths of a collection's documents, in order."""
         known = self.store.states(collections.find(self.store, self.config, name).name)
         return sorted(path for path, state in known.items() if not state.problem)
+
+    def folder(self, name: str, path: str = "") -> list[FolderEntry]:
+        """What the index knows of a folder of a collection: its files and folders, the largest first."""
+        collection = collections.find(self.store, self.config, name).name
+        waiting = self.store.requests.latest("pending", collection, MAX_PENDING)
+        known = self.store.states(collection, [path] if path else None)
+        return folder_entries(known.values(), {each.path for each in waiting}, path)
 
     def _searched(self) -> list[Collection]:
         try:

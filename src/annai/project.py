@@ -14,6 +14,7 @@ from typing import Literal, Self, TypeVar, Unpack
 from annai.types import (
     Answer,
     Collection,
+    FolderEntry,
     Freshness,
     ImportMode,
     ImportSummary,
@@ -109,6 +110,11 @@ class Project(ABC):
     @abstractmethod
     def document_paths(self, name: str) -> list[str]:
         """The paths of a collection's documents, in order."""
+
+    @operation("list_folder")
+    @abstractmethod
+    def folder(self, name: str, path: str = "") -> list[FolderEntry]:
+        """What the index knows of a folder of a collection: its files and folders, the largest first."""
 
     @operation("add_collection", "waiting")
     @abstractmethod

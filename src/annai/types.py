@@ -13,6 +13,8 @@ Content = Literal["passage", "section", "document", "none"]
 IndexStatus = Literal["latest", "updating", "outdated"]
 ImportMode = Literal["new", "replace", "update"]
 RequestStatus = Literal["pending", "processing", "completed", "failed", "skipped"]
+FileCondition = Literal["latest", "waiting", "failed", "skipped"]
+"""How a file stands in the index: as it is on disk, about to be indexed, in trouble, or left out."""
 
 PREVIEW_LINES = 3
 """Lines of about 100 columns in each preview."""
@@ -466,6 +468,19 @@ class CollectionStatus:
     statistics: Statistics
     problems: tuple[FileState, ...]
     """The files that were skipped or failed, by path."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """A file or folder of a collection, as the index knows it."""
+
+    path: str
+    is_folder: bool
+    files: int
+    size: int
+    """Bytes of all its files."""
+    states: Mapping[FileCondition, int]
+    """How many of its files are in each condition."""
 
 
 @dataclass(frozen=True, slots=True)

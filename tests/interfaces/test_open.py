@@ -1,13 +1,14 @@
 """Can what a search shows be opened again: with `annai get`, and in an editor at the line?"""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from annai.interfaces.cli.open import editor_command
+from annai.interfaces.editor import editor_command
 from tests.conftest import Annai, results
 
 Write = Callable[[str, str], Path]
@@ -75,7 +76,16 @@ def test_open_says_what_to_do_when_it_cannot(annai: Annai, write: Write) -> None
     assert "could not be started (no such file or directory)" in told
     assert "cannot be read as a command" in annai("open", "a.md", environment={"VISUAL": "vim 'x"}, code=1).stderr
     assert "There is no document" in annai("open", "nothing.md", environment={"VISUAL": "true"}, code=1).stderr
-    assert "REFERENCE" in annai("open", code=2).stderr
+
+
+def test_open_alone_opens_the_page_of_the_server(annai: Annai, write: Write) -> None:
+    write("a.md", "# Title\n\ntext")
+    try:
+        told = annai("open", environment={"BROWSER": "echo %s"}).stdout
+        assert re.search(r"^http://127\.0\.0\.1:\d+/#ticket=\S+\nOpened http://\S+ in the browser\.$", told.strip())
+        assert re.search(r"Page +http://127\.0\.0\.1:\d+/ ", annai("server", "status").stdout)
+    finally:
+        annai("server", "stop")
 
 
 def test_what_a_search_shows_leads_back_from_where_it_was_shown(annai: Annai, write: Write) -> None:

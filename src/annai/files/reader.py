@@ -30,7 +30,7 @@ def read_document(collection: str, source: Path, change: Change, settings: Files
     """
     _check_name(change)
     try:
-        data, status = _read(source, change.file, settings)
+        data, status = read_inside(source, change.file, settings)
     except OSError as error:
         raise UnreadableFile(_reason(error)) from error
     mtime_ns, ctime_ns = file_times(status)
@@ -62,8 +62,8 @@ def _check_name(change: Change) -> None:
         raise SkippedFile("another file's name looks the same, with its accents stored differently; rename one of them")
 
 
-def _read(source: Path, file: Path, settings: Files) -> tuple[bytes, os.stat_result]:
-    """The file's bytes and its status, both from one descriptor that was checked."""
+def read_inside(source: Path, file: Path, settings: Files) -> tuple[bytes, os.stat_result]:
+    """A file's bytes and its status, both from one descriptor that was checked to be inside of the source."""
     real = _real_path_inside(source, file)
     if not settings.follow_symlinks and file.is_symlink():
         raise SkippedFile("symbolic link (files.follow_symlinks is false)")

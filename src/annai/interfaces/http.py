@@ -52,7 +52,8 @@ WAITING_THREADS = 16
 class Application:
     """The web application over one project.
 
-    `routes` are served beside the application's own, behind the same checks.
+    `routes` are served beside the application's own, behind the same checks. `public_paths` need no token; one that
+    ends with a slash is a folder.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Application:
         host: str = "127.0.0.1",
         token: str = "",
         routes: Sequence[BaseRoute] = (),
+        public_paths: Sequence[str] = (),
         body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._service = service
@@ -74,7 +76,8 @@ class Application:
         self.last_call = time.monotonic()
         """When the last call came."""
         own = [Route("/health", self._health, methods=["GET"]), Route("/rpc", self._rpc, methods=["POST"])]
-        self._app = _Gatekeeper(Starlette(routes=[*own, *routes]), host=host, token=token)
+        public = ("/health", *public_paths)
+        self._app = _Gatekeeper(Starlette(routes=[*own, *routes]), host=host, token=token, public_paths=public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, as ASGI wants it."""
@@ -156,8 +159,9 @@ class _RejectedRequest(Exception):
 class _Gatekeeper:
     """Rejects requests before they reach the application."""
 
-    def __init__(self, app: ASGIApp, *, host: str, token: str) -> None:
+    def __init__(self, app: ASGIApp, *, host: str, token: str, public_paths: Sequence[str]) -> None:
         self._app = app
+        self._public_paths = public_paths
         self._token = token.encode()
         # DNS rebinding: a name that an attacker points at this machine must not reach a server without a token.
         self._hosts = {"localhost", "127.0.0.1", "::1", host} if is_loopback(host) else None
@@ -176,13 +180,20 @@ class _Gatekeeper:
                 403, "This address is not the server's own; use the one that `annai server status` shows."
             )
         origin = headers.get("origin")
-        if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
+        own = (None, f"http://{host}".lower(), f"https://{host}".lower())
+        if (origin and origin.lower()) not in own or _is_foreign(headers):
             return _rejection(403, "Web pages from other origins may not call this server.")
-        if self._token and path != "/health" and not self._is_allowed(headers.get("authorization", "")):
+        if self._token and not self._is_public(path) and not self._is_allowed(headers.get("authorization", "")):
             rejection = _rejection(401, "This server needs its token: send Authorization: Bearer TOKEN.")
             rejection.headers["www-authenticate"] = "Bearer"
             return rejection
         return _too_large() if _length(headers) > MAX_BODY_BYTES else None
+
+    def _is_public(self, path: str) -> bool:
+        return any(
+            path == each or (each != "/" and each.endswith("/") and path.startswith(each))
+            for each in self._public_paths
+        )
 
     def _is_allowed(self, authorization: str) -> bool:
         scheme, _, token = authorization.partition(" ")
@@ -205,6 +216,12 @@ class _RequestTimeoutProtocol(H11Protocol):
     def _close_if_silent(self) -> None:
         if self.cycle is None:
             self.transport.close()
+
+
+def _is_foreign(headers: Headers) -> bool:
+    """Whether another site's page makes a browser ask, say for an image to measure; following a link is fine."""
+    site, mode = headers.get("sec-fetch-site", ""), headers.get("sec-fetch-mode", "")
+    return site in ("cross-site", "same-site") and mode != "navigate"
 
 
 def _length(headers: Headers) -> int:

@@ -72,9 +72,13 @@ def print_json(value: object) -> None:
     echo(escape_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
-def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
-    """An answer as plain values, with the names that every interface uses; with `explain`, also why each was found."""
+def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -> dict[str, object]:
+    """An answer as plain values, with the names that every interface uses.
+
+    With `explain`, also why each was found; with `marks`, which spans of what is shown the question names.
+    """
     results = []
+    question = asked(searched_text(answer)) if marks else None
     for hit in answer.results:
         values = asdict(hit)
         if not hit.more:
@@ -82,6 +86,10 @@ def answer_json(answer: Answer, explain: bool = False) -> dict[str, object]:
         values = {name: values[name] for name in ("id", "collection", "path", "file")} | values
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
+        if question:
+            shown = {"preview": hit.preview, "breadcrumbs": hit.breadcrumbs, "file": hit.file}
+            values["breadcrumbs"] = hit.breadcrumbs
+            values["marks"] = {name: matching_spans(text, question) for name, text in shown.items()}
         results.append(values)
     names = ("note", "corrected", "expanded", "excluded", "unmatched")
     notes = {name: value for name in names if (value := getattr(answer, name))}

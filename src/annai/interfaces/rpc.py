@@ -13,9 +13,12 @@ from typing import Any, get_type_hints
 
 from annai.config import Config
 from annai.errors import AnnaiError, QueryError, ServerError
+from annai.interfaces.editor import chosen_editor, editor_command, open_window, opens_a_window
+from annai.interfaces.page.documents import image_key, reading_json
 from annai.interfaces.render import answer_json, document_json, selection_json
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Duration, Operation, Project
 from annai.serving.wire import from_json, plain
+from annai.trust import is_loopback
 from annai.types import PREVIEW_LINES, Content, Mode, ServerStatus, Sort
 from annai.values import TypeHint, decode_fields, shorten, suggest
 
@@ -67,12 +70,14 @@ class Service:
         secret: str = "",
         stop: Callable[[], None] = lambda: None,
         describe: Callable[[], ServerStatus | None] = lambda: None,
+        issue_ticket: Callable[[], str] = str,
     ) -> None:
         self._project = project
         self._config = config
         self._secret = secret
         self._stop = stop
         self._describe = describe
+        self._issue_ticket = issue_ticket
         self.stopping = threading.Event()
         """Once set, long calls end with the document at hand."""
 
@@ -123,8 +128,12 @@ class Service:
         explain: bool = False,
         refresh: bool = False,
         full: bool = False,
+        marks: bool = False,
     ) -> object:
-        """The answer as `annai search --format json` prints it, or with `full` the whole `Answer`."""
+        """The answer as `annai search --format json` prints it, or with `full` the whole `Answer`.
+
+        With `marks` each result also says which spans of its preview, breadcrumbs and path the question names.
+        """
         defaults = self._config.search
         answer = self._project.search(
             query,
@@ -141,11 +150,31 @@ class Service:
             clean_only=clean_only,
             preview_lines=preview_lines,
         )
-        return answer if full else answer_json(answer, explain)
+        return answer if full else answer_json(answer, explain, marks=marks)
 
     def get_document(self, path: str) -> object:
         """A document, with its sections."""
         return document_json(self._project.locate(path))
+
+    def read_document(self, reference: str) -> object:
+        """A document as safe HTML, with its outline and the lines that were asked for."""
+        place = self._project.locate(reference)
+        documents = functools.partial(self._project.document_paths, place.document.collection)
+        return reading_json(place, documents, functools.partial(image_key, self._secret))
+
+    def open_in_editor(self, reference: str) -> object:
+        """Open a document in the editor of the user who started this server, if that is on this machine."""
+        if not self._can_edit():
+            raise ServerError(
+                "This server has no editor to open; set VISUAL to one that opens a window, and restart it."
+            )
+        place = self._project.locate(reference)
+        file = self._project.sources()[place.document.collection] / place.document.path
+        open_window(editor_command(chosen_editor(), file, place.line))
+        return None
+
+    def _can_edit(self) -> bool:
+        return is_loopback(self._config.server.host) and opens_a_window()
 
     def get_section(self, id: str) -> object:  # noqa: A002 - the name that a hit has for it
         """A section with its text, the section around it and those inside it."""
@@ -170,12 +199,17 @@ class Service:
             "name": self._config.name,
             "root": self._config.root,
             "read_only": self._project.read_only,
+            "can_edit": self._can_edit(),
             "sources": self._project.sources(),
         }
 
     def get_status(self, name: str = "") -> object:
         """The state of the project and of this server."""
         return dataclasses.replace(self._project.status(name), server=self._describe())
+
+    def make_ticket(self) -> object:
+        """A ticket with which a browser gets in, once."""
+        return self._issue_ticket()
 
     def shutdown(self, secret: str) -> object:
         """Stop the server; only a process that can read the pid file knows the secret."""
@@ -242,12 +276,15 @@ def _method(name: str, function: Callable[..., object], call: Callable[..., obje
 _OWN_CALLS: dict[Callable[..., object], Duration] = {
     Service.search: "short",
     Service.get_document: "short",
+    Service.read_document: "short",
+    Service.open_in_editor: "short",
     Service.get_section: "short",
     Service.enable_collection: "waiting",
     Service.disable_collection: "waiting",
     Service.refresh: "waiting",
     Service.get_project: "short",
     Service.get_status: "short",
+    Service.make_ticket: "short",
     Service.shutdown: "short",
 }
 

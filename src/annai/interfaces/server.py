@@ -30,6 +30,8 @@ from annai.errors import ServerError
 from annai.indexing.lock import IndexLock
 from annai.interfaces.http import BODY_SECONDS, MAX_BODY_BYTES, Application, uvicorn_config
 from annai.interfaces.mcp.http import Endpoint
+from annai.interfaces.page.routes import PUBLIC_PATHS, Page
+from annai.interfaces.page.tickets import Tickets
 from annai.interfaces.rpc import Service
 from annai.serving import daemon, pidfile
 from annai.serving.pidfile import ServerRecord
@@ -88,18 +90,26 @@ class _Server(uvicorn.Server):
         self.reason = "it was told to"
         self._project = config
         self._record = record
+        token, tickets = daemon.required_token(config), Tickets()
         self._service = Service(
-            engine, config, secret=record.secret, stop=lambda: self.end("it was asked to"), describe=self._describe
+            engine,
+            config,
+            secret=record.secret,
+            stop=lambda: self.end("it was asked to"),
+            describe=self._describe,
+            issue_ticket=tickets.issue,
         )
         self._mcp = Endpoint(
             engine, config, max_body_bytes=MAX_BODY_BYTES, body_seconds=BODY_SECONDS, on_use=self._note_use
         )
+        self._page = Page(engine, secret=record.secret, token=token, tickets=tickets, on_use=self._note_use)
         self._application = Application(
             self._service,
-            routes=[self._mcp.route],
+            routes=[self._mcp.route, *self._page.routes],
+            public_paths=PUBLIC_PATHS,
             secret=record.secret,
             host=config.server.host,
-            token=daemon.required_token(config),
+            token=token,
         )
         super().__init__(
             uvicorn_config(
@@ -119,6 +129,7 @@ class _Server(uvicorn.Server):
         """Accept nothing more; imports end with the document at hand, other calls finish."""
         pidfile.withdraw(self._project, self._record)
         self._service.stopping.set()
+        self._page.close()
         await self._mcp.close()
         await super().shutdown(sockets)
 

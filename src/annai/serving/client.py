@@ -56,6 +56,7 @@ class Client(Project):
 
     list_collections = _remote(Project.list_collections)
     document_paths = _remote(Project.document_paths)
+    folder = _remote(Project.folder)
     add_collection = _remote(Project.add_collection)
     update_collection = _remote(Project.update_collection)
     delete_collection = _remote(Project.delete_collection)

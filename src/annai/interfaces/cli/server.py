@@ -88,7 +88,8 @@ def status(config: Config, form: str | None) -> None:
         echo(f"No server is running for {config.root}; `annai server start` starts one.")
 
 
-def _start(config: Config, port: int | None, log: Path | None) -> None:
+def start_in_background(config: Config, port: int | None = None, log: Path | None = None) -> tuple[ServerRecord, bool]:
+    """Start the project's server unless it runs; its record, and whether it is new."""
     from annai.engine import check_root  # only here is the engine needed
 
     check_root(config)
@@ -97,7 +98,11 @@ def _start(config: Config, port: int | None, log: Path | None) -> None:
     options = [] if port is None else ["--port", str(port or "auto")]
     options += ["--config", str(config.file)] if config.file else []
     options += ["--docs-dir", str(config.root)] if config.named else []
-    record, is_new = daemon.start(config, options, log.absolute() if log else config.log_path)
+    return daemon.start(config, options, log.absolute() if log else config.log_path)
+
+
+def _start(config: Config, port: int | None, log: Path | None) -> None:
+    record, is_new = start_in_background(config, port, log)
     if not is_new and port not in (None, 0, record.port):
         raise ServerError(
             f"A server is already running at {record.url} (pid {record.pid}); "
@@ -146,6 +151,7 @@ def _values(config: Config, record: ServerRecord) -> dict[str, object]:
 def _print(record: ServerRecord, status: Status, config: Config) -> None:
     lines: list[tuple[str, ...]] = [
         ("Server    ", record.url, f"(pid {record.pid}, annai {record.version})"),
+        ("Page      ", f"{record.url}/", "(`annai open` opens it)"),
         ("Project   ", str(record.project_root)),
         ("Uptime    ", duration(_uptime(record))),
     ]

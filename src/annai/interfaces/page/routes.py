@@ -1,0 +1,183 @@
+"""How does the server show its page? The page itself, what it is made of, images of documents, and what changes.
+
+The page holds nothing of the project: that comes over /rpc and /events, which ask for the token where there is one.
+"""
+
+import asyncio
+import hmac
+import posixpath
+from collections.abc import AsyncIterator, Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from annai.engine import Engine
+from annai.errors import AnnaiError
+from annai.files.reader import read_inside
+from annai.interfaces.page.documents import IMAGE_TYPES, image_key
+from annai.interfaces.page.tickets import Tickets
+from annai.interfaces.page.words import LANGUAGES, preferred_language, words
+from annai.serving.wire import to_json
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+FOLDER = Path(__file__).parent
+
+PUBLIC_PATHS = ("/", "/session", "/image", "/assets/")
+"""What needs no token: it holds nothing of the project, or asks for a key of its own. A `/` at the end is a folder."""
+
+POLL_SECONDS = 0.4
+"""How often to look for what changed, while somebody watches."""
+
+SILENCE_SECONDS = 15.0
+"""After this long without news an empty line is sent: it shows whether the page is still there."""
+
+LANGUAGE_COOKIE = "annai_language"
+TICKET_HEADER = "x-annai-ticket"
+
+_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+}
+_PAGE_HEADERS = {
+    **_HEADERS,
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_IMAGE_HEADERS = {
+    **_HEADERS,
+    # An SVG that is opened by itself is a document with scripts.
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+    "cache-control": "private, no-cache",
+}
+
+
+class Page:
+    """The routes of one project's page."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        secret: str,
+        token: str = "",
+        tickets: Tickets | None = None,
+        on_use: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._engine = engine
+        self._secret = secret
+        self._token = token
+        self._tickets = tickets or Tickets()
+        self._on_use = on_use
+        self._closing = asyncio.Event()
+        self.routes: list[BaseRoute] = [
+            Route("/", self._page, methods=["GET"]),
+            Route("/session", self._session, methods=["POST"]),
+            Route("/image", self._image, methods=["GET"]),
+            Route("/events", self._events, methods=["GET"]),
+            Mount("/assets", _Assets(directory=FOLDER / "assets")),
+        ]
+
+    def close(self) -> None:
+        """End what watches for changes."""
+        self._closing.set()
+
+    @cached_property
+    def _template(self) -> "Template":
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only a server whose page is opened needs it
+
+        folder = FileSystemLoader(FOLDER / "templates")
+        return Environment(loader=folder, autoescape=True, undefined=StrictUndefined).get_template("page.html")
+
+    async def _page(self, request: Request) -> Response:
+        self._on_use()
+        chosen = request.cookies.get(LANGUAGE_COOKIE, "")
+        language = chosen if chosen in LANGUAGES else preferred_language(request.headers.get("accept-language", ""))
+        html = self._template.render(language=language, languages=LANGUAGES, words=words(language))
+        return Response(html, headers=_PAGE_HEADERS, media_type="text/html")
+
+    async def _session(self, request: Request) -> Response:
+        """Give the token for a ticket."""
+        ticket = request.headers.get(TICKET_HEADER, "")
+        if not self._tickets.redeem(ticket):
+            return Response(to_json({"error": "This ticket was used, or is too old; run `annai open` again."}), 403)
+        return Response(to_json({"token": self._token}), headers={**_HEADERS, "cache-control": "no-store"})
+
+    async def _image(self, request: Request) -> Response:
+        at, key = request.query_params.get("at", ""), request.query_params.get("key", "")
+        if not hmac.compare_digest(key.encode(), image_key(self._secret, at).encode()):
+            return Response("The address of this image is not one that the page made.", 403, _IMAGE_HEADERS)
+        kind = IMAGE_TYPES.get(posixpath.splitext(at)[1].lower())
+        try:
+            data = await asyncio.to_thread(self._read_image, at) if kind else None
+        except (AnnaiError, KeyError, OSError, ValueError):
+            data = None
+        if data is None:
+            return Response("There is no such image.", 404, _IMAGE_HEADERS)
+        return Response(data, headers=_IMAGE_HEADERS, media_type=kind)
+
+    def _read_image(self, at: str) -> bytes:
+        collection, _, path = at.partition(":")
+        source = self._engine.sources()[collection]
+        return read_inside(source, source / path, self._engine.config.files)[0]
+
+    async def _events(self, _request: Request) -> Response:
+        return StreamingResponse(
+            self._news(), headers={**_HEADERS, "cache-control": "no-store"}, media_type="text/event-stream"
+        )
+
+    async def _news(self) -> AsyncIterator[bytes]:
+        """What the queue does, as server-sent events: at once, and whenever it changes."""
+        last, silent = b"", 0.0
+        while not self._closing.is_set():
+            self._on_use()
+            news = await asyncio.to_thread(self._state)
+            if news != last or silent >= SILENCE_SECONDS:
+                yield b"data: " + news + b"\n\n" if news != last else b": still here\n\n"
+                last, silent = news, 0.0
+            try:
+                await asyncio.wait_for(self._closing.wait(), POLL_SECONDS)
+            except TimeoutError:
+                silent += POLL_SECONDS
+
+    def _state(self) -> bytes:
+        """What waits, what is being indexed, and a value that differs whenever answers may differ."""
+        try:
+            requests = self._engine.store.requests
+            counts = requests.counts()
+            newest = requests.latest(limit=1)
+            processing = requests.latest("processing", limit=3)
+            collections = self._engine.list_collections()
+        except AnnaiError as error:
+            return to_json({"problem": str(error)})
+        return to_json(
+            {
+                "waiting": counts.get("pending", 0) + counts.get("processing", 0),
+                "indexing": [each.path for each in processing],
+                "version": [
+                    *sorted(counts.items()),
+                    *((each.id, each.status) for each in newest),
+                    *((each.name, each.enabled, each.imported_at) for each in collections),
+                ],
+            }
+        )
+
+
+class _Assets(StaticFiles):
+    """Styles and scripts: part of the program, so nothing of them is secret."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """A file, which the browser may keep but asks about each time."""
+        response = await super().get_response(path, scope)
+        response.headers.update({**_HEADERS, "cache-control": "no-cache"})
+        return response
