@@ -30,7 +30,15 @@ LEVELS = (
 )
 """From the bottom up; a room imports from lower levels, and from its own level only within itself."""
 
-INTERFACES = (("terminal", "editor"), ("render", "setup"), ("page",), ("rpc", "mcp"), ("http",), ("server",), ("cli",))
+INTERFACES = (
+    ("terminal", "editor", "ancestors"),
+    ("render", "setup"),
+    ("page",),
+    ("rpc", "mcp"),
+    ("http",),
+    ("server",),
+    ("cli",),
+)
 """The same inside `interfaces/`: what an agent sees knows nothing of the command line."""
 
 MOST_MODULES = 14

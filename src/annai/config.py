@@ -215,6 +215,9 @@ def find_settings(
         folder, file = config.resolve().parent, config.resolve()
     elif docs_dir is not None:
         folder, file = docs_dir.resolve(), _config_file(docs_dir.resolve())
+        if file is None and (around := _find_project(folder)[1]):
+            # The folder's own settings come first, then those of the project around it.
+            folder, file = around.parent, around
     else:
         folder, file = _find_project((start or Path.cwd()).resolve())
     table, content = _read_table(file) if file else ({}, b"")
@@ -226,6 +229,11 @@ def find_settings(
     value = digest(content, asked)
     is_trusted = TrustStore(user_folder(environment)).files().get(str(file or folder)) == value
     return FoundSettings(folder, file, table, asked, value, is_trusted)
+
+
+def check_settings(text: str, source: Path) -> None:
+    """Raise `ConfigError` if this is not the text of a settings file; `source` is what to name then."""
+    _checked(tomllib.loads(text), source)
 
 
 def override(config: Config, section: str, **values: object) -> Config:

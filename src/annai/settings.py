@@ -3,6 +3,7 @@
 The loader, the comments that `annai init` writes and docs/settings.md are all generated from these dataclasses.
 """
 
+import json
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast
 
@@ -335,14 +336,15 @@ def explain(item: "Field[Any]") -> str:
 
 def default_text(item: "Field[Any]") -> str:
     """A setting's default as it is written in the file."""
-    return _toml(item.default)
+    return toml_value(item.default)
 
 
-def _toml(value: object) -> str:
+def toml_value(value: object) -> str:
+    """A value as TOML writes it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return str(value)

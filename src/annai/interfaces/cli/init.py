@@ -4,15 +4,22 @@ from pathlib import Path
 
 import click
 
-from annai.config import CONFIG_NAME
+from annai.config import CONFIG_NAME, check_settings, find_settings
 from annai.errors import ConfigError
+from annai.interfaces.ancestors import convert, settings_text
 from annai.interfaces.terminal import echo
 from annai.settings import template
 
 
 @click.command()
 @click.option("--force", is_flag=True, help="Overwrite an existing settings file.")
-def command(force: bool) -> None:
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path),
+    help="Take over the settings of mdvec (config.toml), local-rag (config.yaml) or search-docs (.search-docs.json).",
+)
+def command(force: bool, source: Path | None) -> None:
     """Write annai.toml, with every setting explained.
 
     The file is optional: without it, annai uses the defaults that it shows.
@@ -20,8 +27,17 @@ def command(force: bool) -> None:
     file = Path.cwd() / CONFIG_NAME
     if file.exists() and not force:
         raise ConfigError(f"{file} already exists; edit it, or overwrite it with --force.")
+    converted = convert(source) if source else None
+    text = settings_text(converted, source) if converted and source else template()
+    check_settings(text, source or file)
     try:
-        file.write_text(template(), encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}.") from error
     echo(f"Wrote {file}")
+    if converted and converted.unknown:
+        echo(f"Without counterpart in annai: {', '.join(converted.unknown)}; docs/migrating.md says more.")
+    asked = find_settings(docs_dir=file.parent)
+    if not asked.is_trusted:
+        names = ", ".join(demand.setting for demand in asked.demands)
+        echo(f"It reaches beyond this folder ({names}); `annai trust` allows that.")

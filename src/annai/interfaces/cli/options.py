@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from annai.config import Config, load_config, variable
-from annai.interfaces.terminal import is_terminal, warn
+from annai.interfaces.terminal import echo, is_terminal, warn
 from annai.opening import open_project
 from annai.project import Confirm, Progress, Project
 from annai.settings import ListFormat
@@ -124,6 +124,14 @@ def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False
         raise
     warn_if_stale(freshness)
     return project
+
+
+def tell_of_ancestor(folder: Path) -> None:
+    """Say that a folder without settings of annai's has those of a program that annai descends from."""
+    from annai.interfaces.ancestors import left_here  # only before the first index
+
+    if file := left_here(folder):
+        echo(f"{file.name} is not read; `annai init --from {file.name}` turns it into annai.toml.", err=True)
 
 
 def warn_if_stale(freshness: Freshness) -> None:

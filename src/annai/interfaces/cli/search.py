@@ -5,7 +5,13 @@ import click
 from annai.asking.addresses import filter_from_here
 from annai.asking.query import MAX_DEPTH, MAX_PREVIEW_LINES, MAX_RESULTS, make_query
 from annai.config import Config
-from annai.interfaces.cli.options import confirm_large_index, progress_bar, project_command, warn_if_stale
+from annai.interfaces.cli.options import (
+    confirm_large_index,
+    progress_bar,
+    project_command,
+    tell_of_ancestor,
+    warn_if_stale,
+)
 from annai.interfaces.render import SEARCH_FORMATS, print_answer, unmatched_lines
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
@@ -90,6 +96,8 @@ def command(
         content=content or config.search.content,
         preview_lines=preview_lines,
     )
+    if not config.file and not config.database_path.exists():
+        tell_of_ancestor(config.root)
     with open_project(config) as project, progress_bar("Indexing") as progress:
         answer = project.search(asked, progress=progress, confirm=confirm_large_index(yes))
     warn_if_stale(answer.freshness)
