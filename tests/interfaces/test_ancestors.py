@@ -61,7 +61,8 @@ SEARCH_DOCS = """{
   "project": {"name": "my-project", "root": "."},
   "server": {"host": "localhost", "port": 24281},
   "indexing": {"maxTokensPerSection": 2000, "embeddingModel": "cl-nagoya/ruri-v3-30m"},
-  "files": {"include": ["**/*.md"], "ignoreGitignore": false}
+  "files": {"include": ["**/*.md"], "ignoreGitignore": true},
+  "worker": {"interval": 5000}
 }
 """
 
@@ -86,8 +87,13 @@ SEARCH_DOCS = """{
         (
             ".search-docs.json",
             SEARCH_DOCS,
-            ["indexing.embeddingModel"],
-            {"server.port": 24281, "chunking.max_tokens": 2000, "files.respect_gitignore": True},
+            ["worker.interval"],
+            {
+                "server.port": 24281,
+                "chunking.max_tokens": 2000,
+                "files.respect_gitignore": True,
+                "embedding.provider": "sentence-transformers",
+            },
         ),
     ],
 )

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import yaml
@@ -23,6 +23,8 @@ class Counterpart:
     convert: Convert = lambda value: value
     note: str = ""
     """What differs, for the table in docs/migrating.md."""
+    implies: Mapping[str, Value] = field(default_factory=dict)
+    """Settings that go with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +120,19 @@ ANCESTORS = (
             "project.root": Counterpart("project.root"),
             "files.include": Counterpart("files.include"),
             "files.exclude": Counterpart("files.exclude"),
-            "files.ignoreGitignore": Counterpart("files.respect_gitignore", lambda value: not value, "the opposite"),
+            "files.ignoreGitignore": Counterpart("files.respect_gitignore"),
             "indexing.maxTokensPerSection": Counterpart("chunking.max_tokens"),
             "indexing.minTokensForSplit": Counterpart("chunking.min_tokens"),
             "indexing.maxDepth": Counterpart("chunking.max_depth"),
+            "indexing.vectorDimension": Counterpart("embedding.dimensions"),
+            "indexing.embeddingModel": Counterpart(
+                "embedding.model",
+                note='with `embedding.provider = "sentence-transformers"` (`annai[local]`)',
+                implies={"embedding.provider": "sentence-transformers"},
+            ),
             "search.defaultLimit": Counterpart("search.limit"),
             "server.host": Counterpart("server.host"),
             "server.port": Counterpart("server.port"),
-            "watcher.enabled": Counterpart("watcher.enabled"),
-            "watcher.debounceMs": Counterpart("watcher.debounce_ms"),
         },
         frozenset(),
         {},
@@ -202,6 +208,7 @@ def _convert(ancestor: Ancestor, table: Mapping[str, object]) -> Converted:
         if counterpart is None:
             unknown.append(key)
         else:
+            settings |= counterpart.implies
             settings[counterpart.setting] = _as_setting(counterpart.setting, counterpart.convert(value))
     return Converted(ancestor, {**ancestor.fixed, **settings}, tuple(unknown))
 
