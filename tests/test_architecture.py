@@ -32,7 +32,7 @@ LEVELS = (
 
 INTERFACES = (
     ("terminal", "editor", "ancestors"),
-    ("render", "setup"),
+    ("render", "setup", "doctor"),
     ("page",),
     ("rpc", "mcp"),
     ("http",),

@@ -31,6 +31,7 @@ COMMANDS = {
     "trust": "trust",
     "eval": "evaluate",
     "init": "init",
+    "doctor": "doctor",
 }
 """Command → the module beside this one whose `command` it is; imported when it is called or listed."""
 

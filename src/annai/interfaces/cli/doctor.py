@@ -1,0 +1,40 @@
+"""`annai doctor`: what is wrong here, and how is it mended?"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from annai.interfaces.cli.options import set_up_logging
+from annai.interfaces.doctor import Finding, examine
+from annai.interfaces.render import print_json
+from annai.interfaces.terminal import echo
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG).")
+@click.option("--docs-dir", type=click.Path(path_type=Path), help="Use this folder instead of the current project.")
+@click.pass_context
+def command(context: click.Context, as_json: bool, config: Path | None, docs_dir: Path | None) -> None:
+    """Check the installation, this project and its index.
+
+    Each line is ok, warn or fail, with what to do. The exit status is 1 if anything
+    fails. The report holds no secrets and nothing of your documents: it is what a
+    bug report needs.
+    """
+    set_up_logging(verbose=False)
+    findings = []
+    for finding in examine(config=config or (context.obj or {}).get("config"), docs_dir=docs_dir):
+        findings.append(finding)
+        if not as_json:
+            _print(finding)
+    if as_json:
+        print_json([asdict(each) for each in findings])
+    context.exit(any(each.state == "fail" for each in findings))
+
+
+def _print(finding: Finding) -> None:
+    echo(f"{finding.state:<4}  {finding.check:<9} {finding.text}")
+    if finding.fix:
+        echo(f"      {'':<9} → {finding.fix}")
