@@ -56,11 +56,9 @@ PIPELINE_VERSION = 4
 BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
 """A batch is written when it holds this much: this limits memory, and the work that an interruption loses."""
 
-CLAIM_FILES = 128
-"""Requests taken from the queue at a time: enough to embed them together, few enough to stop soon."""
-
-MAX_PENDING = 1_000_000
-"""Pending requests that are read to see which paths are queued already."""
+CLAIM_FILES, CLAIM_SHARE = 128, 1 / 32
+"""Requests taken from the queue at a time: at least so many, to embed them together, and at least this share of a
+run: each time the folders of the files are listed, which must not grow faster than the work."""
 
 RETRY_SECONDS, RETRY_FACTOR = 2.0, 4.0
 """Seconds before a failed request is retried, and how many times longer each further wait is."""
@@ -146,14 +144,15 @@ class Indexer:
             self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
         return self._queue(collection.name, paths, at_once) if paths else [], found.unchanged
 
-    def step(self, stop: Callable[[], bool] = lambda: False) -> Outcomes | None:
-        """Take the oldest requests that are due through the pipeline; None if there are none.
+    def step(self, stop: Callable[[], bool] = lambda: False, *, total: int = 0) -> Outcomes | None:
+        """Take the oldest requests that are due through the pipeline, part of a run of `total`; None if none is due.
 
         Between batches, a true `stop()` ends the step and makes the rest pending again. An error that is not about a
         document (the embedder, the disk) makes the collection's requests wait for a retry, and is raised when those
         of the other collections are done.
         """
-        claimed = self._store.requests.claim(CLAIM_FILES, here(self._store, self._config))
+        limit = max(CLAIM_FILES, int(total * CLAIM_SHARE))
+        claimed = self._store.requests.claim(limit, here(self._store, self._config))
         if not claimed:
             return None
         try:
@@ -184,7 +183,8 @@ class Indexer:
                 outcomes += self._process_requests(name, remaining, stop)
             except Exception as error:
                 errors[name] = error
-                self._finish(name, remaining, [self._retry(request, str(error)) for request in remaining.values()])
+                retried = {path: self._retry(request, str(error)) for path, request in remaining.items()}
+                self._finish(name, remaining, retried)
         # A folder that is gone concerns its own collection, and whoever compares that with the disk says so.
         raised = (error for error in errors.values() if not isinstance(error, CollectionError))
         return outcomes, next(raised, None)
@@ -260,10 +260,9 @@ class Indexer:
 
         One whose process died is kept too: it may be the file's fault.
         """
-        pending = self._store.requests.latest("pending", collection, limit=MAX_PENDING)
         waiting = {
             request.path: request.id
-            for request in pending
+            for request in self._store.requests.pending(collection, paths)
             if request.error == PROCESS_ENDED or not (request.attempts or (at_once and request.error))
         }
         numbers = [waiting[path] for path in paths if path in waiting]
@@ -301,7 +300,7 @@ class Indexer:
         try:
             collection = find(self._store, self._config, name)
         except CollectionError as error:
-            skipped = [RequestResult(request.id, "skipped", str(error)) for request in requests.values()]
+            skipped = {path: RequestResult(each.id, "skipped", str(error)) for path, each in requests.items()}
             self._finish(name, requests, skipped)
             return Counter()
         known = self._store.states(collection.name, [*requests])
@@ -310,16 +309,16 @@ class Indexer:
         unlisted = tuple(f"{path}/" for path in found.inaccessible)
         unchanged = requests.keys() - {change.path for change in changes}
         outcomes: Outcomes = Counter({(collection.name, "unchanged"): len(unchanged)})
-        results = [
-            self._retry(requests[path], "the file or its folder could not be accessed")
+        results = {
+            path: self._retry(requests[path], "the file or its folder could not be accessed")
             if f"{path}/".startswith(unlisted)
             else RequestResult(requests[path].id, "skipped", "nothing has changed")
             for path in sorted(unchanged)
-        ]
+        }
         self._finish(collection.name, requests, results)
         for batch in self._apply(collection, changes, self._killers(collection, changes, requests)):
             self._pace.note(collection.name, [each.change.path for each in batch])
-            done = [self._result(requests[each.change.path], each) for each in batch]
+            done = {each.change.path: self._result(requests[each.change.path], each) for each in batch}
             self._finish(collection.name, requests, done)
             outcomes.update((collection.name, each.outcome) for each in batch)
             for each in batch:
@@ -335,10 +334,9 @@ class Indexer:
             self._store.save_collection(dataclasses.replace(latest, imported_at=timestamp()))
         return outcomes
 
-    def _finish(self, collection: str, requests: dict[str, Request], results: Sequence[RequestResult]) -> None:
-        """Record results, and drop their requests; documents whose requests failed for good are out of date."""
-        paths = {request.id: path for path, request in requests.items()}
-        failed = {paths[each.id]: each.error for each in results if each.status == "failed"}
+    def _finish(self, collection: str, requests: dict[str, Request], results: Mapping[str, RequestResult]) -> None:
+        """Record results by path, and drop their requests; documents whose requests failed for good are out of date."""
+        failed = {path: each.error for path, each in results.items() if each.status == "failed"}
         known = self._store.states(collection, [*failed]) if failed else {}
         states = [
             dataclasses.replace(state, problem=Problem("failed", failed[path]))
@@ -347,9 +345,9 @@ class Indexer:
         ]
         if states:
             self._store.write(collection, states=states)
-        self._store.requests.finish(results)
-        for each in results:
-            del requests[paths[each.id]]
+        self._store.requests.finish([*results.values()])
+        for path in results:
+            del requests[path]
 
     def _killers(self, collection: Collection, changes: Sequence[Change], requests: Mapping[str, Request]) -> set[str]:
         """Which of the files whose process died are to blame for it."""
