@@ -28,8 +28,9 @@ from annai.errors import (
 )
 from annai.files.folders import folder_entries
 from annai.files.scanner import differs
-from annai.indexing.indexer import MAX_PENDING, Indexer, Outcomes
+from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
+from annai.indexing.processes import Processes
 from annai.project import Confirm, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
 from annai.searching.fusion import fuse, limit_and_sort, rerank
@@ -188,13 +189,13 @@ class Engine(Project):
 
     def request_index(self, path: str, force: bool = False) -> list[Request]:
         """Queue what lies under a path, and return without waiting."""
-        numbers = {
+        numbers = [
             number
             for collection, only in find_parts(self.store, self.config, [path])
             for number in self._indexer.request(collection, only, force=force)[0]
-        }
+        ]
         self._wake_worker()
-        return [each for each in self.store.requests.latest(limit=MAX_PENDING) if each.id in numbers]
+        return self.store.requests.get(numbers)
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
@@ -253,27 +254,30 @@ class Engine(Project):
         If another process or thread is indexing, wait this many seconds for it.
         """
         outcomes: Outcomes = Counter()
-        deadline, total = time.monotonic() + timeout, 0
+        deadline, due = time.monotonic() + timeout, 0
         here = collections.here(self.store, self.config)
-        while not stop() and (due := self.store.requests.due(here)):
-            total = max(total, outcomes.total() + due)
-            if progress:
-                progress(total - due, total)
-            with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
-                done = self._step(stop) if mine else None
-            outcomes += done or Counter()
-            if not mine or (done is None and self.store.shared):
-                if time.monotonic() >= deadline:
-                    break
-                time.sleep(POLL_SECONDS if mine else 0)
-        if progress and total:
-            progress(total, total)
+        with self._indexer.processes(0) as processes:
+            # Counting what is due takes the longer the more is: it is counted again when what was counted is done.
+            while not stop() and (due > 0 or (due := self.store.requests.due(here))):
+                processes.total = max(processes.total, outcomes.total() + due)
+                if progress:
+                    progress(processes.total - due, processes.total)
+                with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
+                    done = self._step(processes, stop) if mine else None
+                outcomes += done or Counter()
+                due = due - done.total() if done else 0
+                if not mine or (done is None and self.store.shared):
+                    if time.monotonic() >= deadline:
+                        break
+                    time.sleep(POLL_SECONDS if mine else 0)
+            if progress and processes.total:
+                progress(processes.total, processes.total)
         self._indexer.log_times()
         return outcomes
 
-    def _step(self, stop: Callable[[], bool]) -> Outcomes | None:
+    def _step(self, processes: Processes, stop: Callable[[], bool]) -> Outcomes | None:
         """Index the oldest requests; if there are none, requeue what a process that died left unfinished."""
-        outcomes = self._indexer.step(stop)
+        outcomes = self._indexer.step(processes, stop)
         if outcomes is None:
             self.store.requests.recover()
             self.store.delete_abandoned()

@@ -16,7 +16,7 @@ from annai.config import override
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.engine import Engine
 from annai.errors import CollectionError, EmbedderMismatch
-from annai.indexing import indexer
+from annai.indexing import indexer, preparation
 from annai.types import ImportSummary, Query
 from tests.conftest import quick_config
 
@@ -209,7 +209,7 @@ def test_passages_are_embedded_across_files_in_bounded_batches(engine: Engine, w
         write(f"{number}.md", f"# {number}\ntext")
     engine.import_collection()
     assert sum(sizes) == 300
-    assert max(sizes) <= indexer.BATCH_PASSAGES
+    assert max(sizes) <= preparation.BATCH_PASSAGES
     assert len(sizes) <= 4
 
 

@@ -95,6 +95,24 @@ class SqliteRequests(Requests):
             )
         return len(recovered)
 
+    def pending(self, collection: str, paths: Sequence[str]) -> list[Request]:
+        """By the index of what is pending."""
+        rows = self._database.rows(
+            f"""SELECT {names(REQUEST_COLUMNS, "r")} FROM (SELECT DISTINCT value FROM json_each(?)) AS w CROSS JOIN
+            index_requests r ON r.collection = ? AND r.path = w.value AND r.status = 'pending'""",
+            (_json(paths), collection),
+        )
+        return [Request(*row) for row in rows]
+
+    def get(self, ids: Sequence[int]) -> list[Request]:
+        """By key."""
+        rows = self._database.rows(
+            f"""SELECT {names(REQUEST_COLUMNS)} FROM index_requests
+            WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC""",
+            (json.dumps(list(ids)),),
+        )
+        return [Request(*row) for row in rows]
+
     def counts(self) -> dict[RequestStatus, int]:
         """By status."""
         return dict(self._database.rows("SELECT status, count(*) FROM index_requests GROUP BY status"))
