@@ -44,6 +44,7 @@ from annai.types import (
     Freshness,
     ImportMode,
     ImportSummary,
+    Listing,
     Query,
     QueryOptions,
     Request,
@@ -409,7 +410,24 @@ class Engine(Project):
 
     def locate(self, reference: str) -> Selection:
         """Find a document, a section or some lines, by any address that annai prints."""
-        return locate(self.store, self.config, reference)
+        try:
+            return locate(self.store, self.config, reference)
+        except NotFound as error:
+            if reason := self.why_missing(reference):
+                raise NotFound(reason) from error
+            raise
+
+    def browse(self, path: str = "") -> Listing:
+        """The documents under a folder, or those that a glob names."""
+        from annai.asking.listing import list_documents  # a search does without it
+
+        return list_documents(self.store, self.config, path)
+
+    def why_missing(self, reference: str) -> str:
+        """Why a file that is there is not in the index."""
+        from annai.asking.missing import why_missing  # a search does without it
+
+        return why_missing(self.store, self.config, reference)
 
     # Status
 

@@ -17,6 +17,7 @@ from annai.types import (
     Freshness,
     ImportMode,
     ImportSummary,
+    Listing,
     Query,
     QueryOptions,
     Request,
@@ -97,6 +98,16 @@ class Project(ABC):
         (the innermost section that holds the line), `:44-60` (these lines), `#1.2` (a section by its number) or
         `#install-it` (by its heading's anchor) after it; or `annai://COLLECTION/PATH`.
         """
+
+    @operation("browse_documents")
+    @abstractmethod
+    def browse(self, path: str = "") -> Listing:
+        """The documents under a folder, or those that a glob names; without a path, everything that is searched."""
+
+    @operation("explain_missing")
+    @abstractmethod
+    def why_missing(self, reference: str) -> str:
+        """Why a file that is there is not in the index, as a sentence; empty if it is, or if there is no such file."""
 
     # Collections
 

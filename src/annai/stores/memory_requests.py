@@ -26,18 +26,22 @@ class MemoryRequests(Requests):
         self._rows: dict[int, Request] = {}
         self._due: dict[int, float] = {}
 
-    def add(self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "") -> list[int]:
-        """Skip what is pending for these paths, then add new rows."""
+    def add(
+        self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "", first: bool = False
+    ) -> list[int]:
+        """Skip what is pending for these paths, then add new rows; those to be done first in front of the others."""
         with self._lock:
-            added = []
-            for path in dict.fromkeys(paths):
+            unique = list(dict.fromkeys(paths))
+            lowest = min(self._rows, default=1) - len(unique)
+            added = {}
+            for index, path in enumerate(unique):
                 for row in self._of(collection, path, "pending"):
                     self._change(row, status="skipped", completed_at=timestamp(), error=SUPERSEDED)
-                number = next(self._numbers)
-                self._rows[number] = Request(number, collection, path, created_at=timestamp(), error=error)
+                number = lowest + index if first else next(self._numbers)
+                added[number] = Request(number, collection, path, created_at=timestamp(), error=error)
                 self._due[number] = time.time() + pause if pause else 0.0
-                added.append(number)
-            return added
+            self._rows = {**added, **self._rows} if first else {**self._rows, **added}
+            return [*added]
 
     def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
         """The oldest that are due."""
@@ -94,6 +98,16 @@ class MemoryRequests(Requests):
         with self._lock:
             rows = [*reversed(self._rows.values())]
         return [row for row in rows if status in (None, row.status) and collection in ("", row.collection)][:limit]
+
+    def waiting(self, collection: str, paths: Sequence[str]) -> list[Request]:
+        """What is pending or being processed."""
+        with self._lock:
+            rows = [*self._rows.values()]
+        return [
+            row
+            for row in rows
+            if row.status in ("pending", "processing") and row.collection == collection and row.path in paths
+        ]
 
     def due(self, collections: Sequence[str] | None = None) -> int:
         """What is being processed, and what is pending and due."""

@@ -4,11 +4,23 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from annai.interfaces.mcp.budget import Item, check_page, clip, clip_line, fit_lines, json_tokens, paginate
+from annai.errors import QueryError
+from annai.interfaces.mcp.budget import (
+    Item,
+    check_page,
+    check_room,
+    clip,
+    clip_line,
+    fit_items,
+    fit_lines,
+    json_tokens,
+    paginate,
+)
 from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult
 from annai.interfaces.render import collection_json, searched_sentence, summary_line
 from annai.serving.wire import plain
-from annai.types import Collection, CollectionStatus, ImportSummary, Status
+from annai.types import Collection, CollectionStatus, ImportSummary, ListedEntry, Listing, Status
+from annai.values import shorten
 
 SHARE = 0.2
 """The share of a budget for each of several lists of one report; the rest is for what is said once."""
@@ -28,6 +40,34 @@ def collections_result(status: Status, budget: int, page: int = 1) -> ToolResult
     rows, lines = _columns(pages[page - 1])
     fields = {"collections": rows, **({"searched": searched} if searched or len(pages) == 1 else {})}
     return _paged(fields, [*lines, covered], "list_collections", page, len(pages))
+
+
+def listing_result(listing: Listing, budget: int, after: str = "", notes: Sequence[str] = ()) -> ToolResult:
+    """The documents of a folder or a glob, or the folders of a large one, from the one after this on."""
+    share = int(budget * SHARE)
+    problems = fit_lines([f"{each.path}: {each.problem.reason}" for each in listing.problems if each.problem], share)
+    notes = fit_lines(notes, share)
+    names = [each.name for each in listing.entries]
+    if after and after not in names:
+        raise QueryError(f"{shorten(after)} is not in this list; leave out `after`.")
+    rest = listing.entries[names.index(after) + 1 if after else 0 :]
+    # Only what is shown is measured: the list may be very long.
+    shown = fit_items(map(_entry_item, rest), check_room(budget - 2 * share - NOTE_TOKENS))
+    check_room(len(shown) - bool(rest))
+    rows, lines = _columns(shown)
+    fields: dict[str, Any] = {"total": listing.documents, "entries": rows}
+    fields |= ({"not_indexed": problems} if problems else {}) | ({"notes": notes} if notes else {})
+    has_folders = any(not each.title for each in listing.entries)
+    lines = [
+        f"{listing.documents:,} documents{'; list a folder by its name as `path`' if has_folders else ''}:",
+        *lines,
+        *([f"Not indexed ({len(listing.problems):,}):", _list(problems)] if problems else []),
+        *(f"Note: {note}" for note in notes),
+    ]
+    if len(shown) < len(rest):
+        fields |= {"remaining": len(rest) - len(shown), "next_after": rest[len(shown) - 1].name}
+        lines.append(f"{fields['remaining']:,} more; to continue, add `after` {fields['next_after']!r}.")
+    return ToolResult(fields, "\n".join(lines))
 
 
 def import_result(summary: ImportSummary, total_sections: int, problems: Sequence[str], budget: int) -> ToolResult:
@@ -103,6 +143,14 @@ def collection_list(collections: Sequence[Collection], max_bytes: int) -> str:
         lines.append(line)
         remaining -= len(line.encode()) + 1
     return "\n".join(lines)
+
+
+def _entry_item(entry: ListedEntry) -> Item:
+    if not entry.title:
+        return {"folder": entry.name, "documents": entry.documents}, f"- {entry.name} ({entry.documents:,} documents)"
+    title = clip(entry.title)
+    fields = {"path": entry.name, "title": title, "sections": entry.sections, "tokens": entry.tokens}
+    return fields, f"- {entry.name}: {title} ({entry.sections:,} sections, {entry.tokens:,} tokens)"
 
 
 def _collection_item(status: CollectionStatus) -> Item:
