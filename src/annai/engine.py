@@ -27,7 +27,7 @@ from annai.errors import (
     StoreError,
 )
 from annai.files.scanner import differs
-from annai.indexing.indexer import MAX_PENDING, Indexer, Outcomes
+from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.project import Confirm, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
@@ -41,6 +41,7 @@ from annai.types import (
     Collection,
     CollectionStatus,
     Document,
+    FileState,
     Freshness,
     ImportMode,
     ImportSummary,
@@ -183,17 +184,21 @@ class Engine(Project):
         self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
     ) -> ImportSummary:
         """Index again what lies under these paths, and wait until it is done."""
-        return self._update(find_parts(self.store, self.config, paths), force=force, progress=progress)
+        parts = find_parts(self.store, self.config, paths)
+        if not paths:
+            return self._update(parts, force=force, progress=progress)
+        summaries = [self._update_first(*part, force=force, progress=progress) for part in parts]
+        return ImportSummary(*map(sum, zip(*map(dataclasses.astuple, summaries), strict=True)))
 
     def request_index(self, path: str, force: bool = False) -> list[Request]:
         """Queue what lies under a path, and return without waiting."""
-        numbers = {
+        numbers = [
             number
             for collection, only in find_parts(self.store, self.config, [path])
             for number in self._indexer.request(collection, only, force=force)[0]
-        }
+        ]
         self._wake_worker()
-        return [each for each in self.store.requests.latest(limit=MAX_PENDING) if each.id in numbers]
+        return self.store.requests.get(numbers)
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
@@ -252,15 +257,17 @@ class Engine(Project):
         If another process or thread is indexing, wait this many seconds for it.
         """
         outcomes: Outcomes = Counter()
-        deadline, total = time.monotonic() + timeout, 0
+        deadline, total, due = time.monotonic() + timeout, 0, 0
         here = collections.here(self.store, self.config)
-        while not stop() and (due := self.store.requests.due(here)):
+        # Counting what is due takes the longer the more is: it is counted again when what was counted is done.
+        while not stop() and (due > 0 or (due := self.store.requests.due(here))):
             total = max(total, outcomes.total() + due)
             if progress:
                 progress(total - due, total)
             with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
-                done = self._step(stop) if mine else None
+                done = self._step(stop, total) if mine else None
             outcomes += done or Counter()
+            due = due - done.total() if done else 0
             if not mine or (done is None and self.store.shared):
                 if time.monotonic() >= deadline:
                     break
@@ -270,9 +277,9 @@ class Engine(Project):
         self._indexer.log_times()
         return outcomes
 
-    def _step(self, stop: Callable[[], bool]) -> Outcomes | None:
+    def _step(self, stop: Callable[[], bool], total: int) -> Outcomes | None:
         """Index the oldest requests; if there are none, requeue what a process that died left unfinished."""
-        outcomes = self._indexer.step(stop)
+        outcomes = self._indexer.step(stop, total=total)
         if outcomes is None:
             self.store.requests.recover()
             self.store.delete_abandoned()
@@ -316,6 +323,36 @@ class Engine(Project):
                 unchanged += self._indexer.request(collection, only, force=force)[1]
             outcomes = self.process_queue(timeout=IMPORT_WAIT_SECONDS, progress=progress)
         return _summary(outcomes, unchanged)
+
+    def _update_first(
+        self, collection: Collection, only: Sequence[str] | None, *, force: bool, progress: Progress | None
+    ) -> ImportSummary:
+        """Index what changed under some paths before all else that waits, here or in the process that is indexing."""
+        before = self.store.states(collection.name, only)
+        numbers, unchanged = self._indexer.request(collection, only, force=force, first=True)
+        self._wake_worker()
+        attempts = {each.id: each.attempts for each in self.store.requests.get(numbers)}
+
+        def count_open() -> int:
+            return sum(_is_open(each, attempts[each.id]) for each in self.store.requests.get(numbers))
+
+        deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, len(numbers)
+        while count := count_open():
+            if progress:
+                progress(len(numbers) - count, len(numbers))
+            with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
+                done = self._step(lambda: not count_open(), 0) if mine else None
+            if done or count < fewest:
+                deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, count
+            elif time.monotonic() > deadline:
+                raise IndexBusy("Another process is indexing this project; try again when it has finished.")
+            else:
+                time.sleep(POLL_SECONDS)
+        outcomes = Counter({"unchanged": unchanged})
+        requests = self.store.requests.get(numbers)
+        after = self.store.states(collection.name, [each.path for each in requests])
+        outcomes.update(_outcome(each, before.get(each.path), after.get(each.path)) for each in requests)
+        return ImportSummary(**outcomes)
 
     # Searching
 
@@ -500,6 +537,24 @@ def _noted(errors: list[AnnaiError]) -> Iterator[None]:
         yield
     except (CollectionError, EmbedderError, StoreError) as error:
         errors.append(error)
+
+
+def _is_open(request: Request, attempts: int) -> bool:
+    """Whether a request is still to be done: one that failed and is tried again later is not."""
+    return request.status == "processing" or (request.status == "pending" and request.attempts == attempts)
+
+
+def _outcome(request: Request, before: FileState | None, after: FileState | None) -> str:
+    """What became of a file, whoever indexed it."""
+    if request.status in ("pending", "failed"):
+        return "failed"
+    if after is None:
+        return "deleted" if before else "unchanged"
+    if after.problem:
+        return after.problem.kind
+    if before is None or before.problem:
+        return "added"
+    return "updated" if request.status == "completed" else "unchanged"
 
 
 def _summary(outcomes: Outcomes, unchanged: int = 0) -> ImportSummary:

@@ -326,7 +326,7 @@ def test_a_query_that_takes_too_long_is_given_up_and_named(postgres_url: str) ->
     with PostgresStore(limited) as store, psycopg.connect(postgres_url) as blocker:
         store.save_collection(Collection("a", Path("/a")))
         blocker.execute("LOCK TABLE annai_files IN ACCESS EXCLUSIVE MODE")
-        with pytest.raises(StoreError, match=r"did not finish 'SELECT path, .*query_timeout_seconds \(now 0.5\)"):
+        with pytest.raises(StoreError, match=r"did not finish 'SELECT f.path, .*query_timeout_seconds \(now 0.5\)"):
             store.states("a")
         with pytest.raises(StoreError, match=r"did not finish 'INSERT INTO annai_files"):
             store.write("a", [indexed("a.md", "apple")])

@@ -12,6 +12,9 @@ from annai.files.omission import why_omitted
 from annai.stores.base import DocumentWriter
 from annai.types import IMPLICIT_COLLECTION, Request
 
+MAX_PROCESSING = 10_000
+"""Files that are looked through to see whether one is being indexed right now."""
+
 
 def why_missing(store: DocumentWriter, config: Config, reference: str) -> str:
     """Why a file or folder of a collection is not in the index, as a sentence; empty if it is, or is not there."""
@@ -28,7 +31,8 @@ def why_missing(store: DocumentWriter, config: Config, reference: str) -> str:
 
 def _reasons(store: DocumentWriter, config: Config, name: str, source: Path, path: str) -> Iterator[str]:
     file = collections.file_path(config, source, path)
-    for request in store.requests.waiting(name, [path]):
+    being_indexed = (each for each in store.requests.latest("processing", name, MAX_PROCESSING) if each.path == path)
+    for request in (*being_indexed, *store.requests.pending(name, [path])):
         yield f"{file} is not indexed yet: {_waiting(request)}."
     state = store.states(name, [path]).get(path)
     if state and state.problem:

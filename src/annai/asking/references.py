@@ -22,6 +22,9 @@ Part = tuple[Collection, Sequence[str] | None]
 MAX_SUGGESTIONS = 3
 """Paths that "did you mean" offers."""
 
+MAX_COMPARED = 200
+"""Paths that are compared letter by letter to find those."""
+
 _EXPLICIT_ANCHOR = re.compile(r"\{(?:#|/\*\s*#?)([^\s{}*]+)")
 """An anchor that a heading's line gives itself: `{#id}`, or `{/*id*/}` in MDX."""
 
@@ -114,13 +117,26 @@ def meanings(sources: Mapping[str, Path], config: Config, path: str) -> Iterator
 def similar_paths(store: DocumentReader, names: Sequence[str], wanted: str, *, with_folders: bool = True) -> list[str]:
     """Paths of documents and folders that are spelled almost so, or that end with the same name."""
     import difflib  # only where something is not found
+    import heapq
 
     documents = [path for name in names for path, state in store.states(name).items() if state.problem is None]
     paths = [*dict.fromkeys(each for path in documents for each in path_prefixes(path))] if with_folders else documents
     wanted = trim_prefix(wanted)
-    similar = difflib.get_close_matches(wanted, paths, n=MAX_SUGGESTIONS, cutoff=0.5)
+    # Comparing two paths letter by letter takes a tenth of a millisecond: only those are compared that have the most
+    # pairs of letters in common.
+    pairs = _letter_pairs(wanted)
+    likely = heapq.nlargest(MAX_COMPARED, paths, key=lambda path: _overlap(pairs, _letter_pairs(path)))
+    similar = difflib.get_close_matches(wanted, likely, n=MAX_SUGGESTIONS, cutoff=0.5)
     similar += [path for path in paths if path.rpartition("/")[2] == wanted.rpartition("/")[2]]
     return [*dict.fromkeys(similar)][:MAX_SUGGESTIONS]
+
+
+def _letter_pairs(path: str) -> set[str]:
+    return {path[index : index + 2] for index in range(max(len(path) - 1, 1))}
+
+
+def _overlap(pairs: set[str], others: set[str]) -> float:
+    return len(pairs & others) / (len(pairs) + len(others))
 
 
 def known_sources(store: DocumentReader, config: Config) -> dict[str, Path]:

@@ -56,11 +56,9 @@ PIPELINE_VERSION = 4
 BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
 """A batch is written when it holds this much: this limits memory, and the work that an interruption loses."""
 
-CLAIM_FILES = 128
-"""Requests taken from the queue at a time: enough to embed them together, few enough to stop soon."""
-
-MAX_PENDING = 1_000_000
-"""Pending requests that are read to see which paths are queued already."""
+CLAIM_FILES, CLAIM_SHARE = 128, 1 / 32
+"""Requests taken from the queue at a time: at least so many, to embed them together, and at least this share of a
+run: each time the folders of the files are listed, which must not grow faster than the work."""
 
 RETRY_SECONDS, RETRY_FACTOR = 2.0, 4.0
 """Seconds before a failed request is retried, and how many times longer each further wait is."""
@@ -123,13 +121,14 @@ class Indexer:
         force: bool = False,
         retry_failed: bool = True,
         at_once: bool = True,
+        first: bool = False,
         confirm: Confirm | None = None,
     ) -> tuple[list[int], int]:
         """Compare the collection, or only these paths, with the disk and queue what differs; with `force`, everything.
 
         With `retry_failed`, files that failed and have not changed since are queued too, except those that kill
-        processes. Unless `at_once`, a file that keeps changing waits for its turn. Returns the requests' ids, and how
-        many files are unchanged.
+        processes. Unless `at_once`, a file that keeps changing waits for its turn; what is to be done `first` comes
+        before all that waits. Returns the requests' ids, and how many files are unchanged.
         """
         self.check_embedder(collection)
         collection = self._record_settings(collection)
@@ -144,16 +143,17 @@ class Indexer:
         logger.debug("[index] %s: %d changes, %d unchanged", collection.name, len(paths), found.unchanged)
         if not paths and not collection.imported_at:
             self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
-        return self._queue(collection.name, paths, at_once) if paths else [], found.unchanged
+        return self._queue(collection.name, paths, at_once, first) if paths else [], found.unchanged
 
-    def step(self, stop: Callable[[], bool] = lambda: False) -> Outcomes | None:
-        """Take the oldest requests that are due through the pipeline; None if there are none.
+    def step(self, stop: Callable[[], bool] = lambda: False, *, total: int = 0) -> Outcomes | None:
+        """Take the oldest requests that are due through the pipeline, part of a run of `total`; None if none is due.
 
         Between batches, a true `stop()` ends the step and makes the rest pending again. An error that is not about a
         document (the embedder, the disk) makes the collection's requests wait for a retry, and is raised when those
         of the other collections are done.
         """
-        claimed = self._store.requests.claim(CLAIM_FILES, here(self._store, self._config))
+        limit = max(CLAIM_FILES, int(total * CLAIM_SHARE))
+        claimed = self._store.requests.claim(limit, here(self._store, self._config))
         if not claimed:
             return None
         try:
@@ -184,7 +184,8 @@ class Indexer:
                 outcomes += self._process_requests(name, remaining, stop)
             except Exception as error:
                 errors[name] = error
-                self._finish(name, remaining, [self._retry(request, str(error)) for request in remaining.values()])
+                retried = {path: self._retry(request, str(error)) for path, request in remaining.items()}
+                self._finish(name, remaining, retried)
         # A folder that is gone concerns its own collection, and whoever compares that with the disk says so.
         raised = (error for error in errors.values() if not isinstance(error, CollectionError))
         return outcomes, next(raised, None)
@@ -255,21 +256,20 @@ class Indexer:
         states = self._store.states(collection.name).values()
         return any(not state.problem or state.problem.kind == "failed" for state in states)
 
-    def _queue(self, collection: str, paths: Sequence[str], at_once: bool) -> list[int]:
-        """Queue the paths and return the requests' ids; a pending request that was not tried yet is kept.
+    def _queue(self, collection: str, paths: Sequence[str], at_once: bool, first: bool) -> list[int]:
+        """Queue the paths and return the requests' ids; a pending one that was not tried yet is kept, unless `first`.
 
-        One whose process died is kept too: it may be the file's fault.
+        One whose process died is kept in any case: it may be the file's fault.
         """
-        pending = self._store.requests.latest("pending", collection, limit=MAX_PENDING)
         waiting = {
             request.path: request.id
-            for request in pending
-            if request.error == PROCESS_ENDED or not (request.attempts or (at_once and request.error))
+            for request in self._store.requests.pending(collection, paths)
+            if request.error == PROCESS_ENDED or not (first or request.attempts or (at_once and request.error))
         }
         numbers = [waiting[path] for path in paths if path in waiting]
         new = [path for path in paths if path not in waiting]
         pauses = {path: 0.0 if at_once else self._pace.pause(collection, path) for path in new}
-        numbers += self._store.requests.add(collection, [path for path in new if not pauses[path]])
+        numbers += self._store.requests.add(collection, [path for path in new if not pauses[path]], first=first)
         for path in new:
             if pauses[path]:
                 numbers += self._store.requests.add(collection, [path], pause=pauses[path], error=KEEPS_CHANGING)
@@ -301,7 +301,7 @@ class Indexer:
         try:
             collection = find(self._store, self._config, name)
         except CollectionError as error:
-            skipped = [RequestResult(request.id, "skipped", str(error)) for request in requests.values()]
+            skipped = {path: RequestResult(each.id, "skipped", str(error)) for path, each in requests.items()}
             self._finish(name, requests, skipped)
             return Counter()
         known = self._store.states(collection.name, [*requests])
@@ -310,16 +310,16 @@ class Indexer:
         unlisted = tuple(f"{path}/" for path in found.inaccessible)
         unchanged = requests.keys() - {change.path for change in changes}
         outcomes: Outcomes = Counter({(collection.name, "unchanged"): len(unchanged)})
-        results = [
-            self._retry(requests[path], "the file or its folder could not be accessed")
+        results = {
+            path: self._retry(requests[path], "the file or its folder could not be accessed")
             if f"{path}/".startswith(unlisted)
             else RequestResult(requests[path].id, "skipped", "nothing has changed")
             for path in sorted(unchanged)
-        ]
+        }
         self._finish(collection.name, requests, results)
         for batch in self._apply(collection, changes, self._killers(collection, changes, requests)):
             self._pace.note(collection.name, [each.change.path for each in batch])
-            done = [self._result(requests[each.change.path], each) for each in batch]
+            done = {each.change.path: self._result(requests[each.change.path], each) for each in batch}
             self._finish(collection.name, requests, done)
             outcomes.update((collection.name, each.outcome) for each in batch)
             for each in batch:
@@ -335,10 +335,9 @@ class Indexer:
             self._store.save_collection(dataclasses.replace(latest, imported_at=timestamp()))
         return outcomes
 
-    def _finish(self, collection: str, requests: dict[str, Request], results: Sequence[RequestResult]) -> None:
-        """Record results, and drop their requests; documents whose requests failed for good are out of date."""
-        paths = {request.id: path for path, request in requests.items()}
-        failed = {paths[each.id]: each.error for each in results if each.status == "failed"}
+    def _finish(self, collection: str, requests: dict[str, Request], results: Mapping[str, RequestResult]) -> None:
+        """Record results by path, and drop their requests; documents whose requests failed for good are out of date."""
+        failed = {path: each.error for path, each in results.items() if each.status == "failed"}
         known = self._store.states(collection, [*failed]) if failed else {}
         states = [
             dataclasses.replace(state, problem=Problem("failed", failed[path]))
@@ -347,9 +346,9 @@ class Indexer:
         ]
         if states:
             self._store.write(collection, states=states)
-        self._store.requests.finish(results)
-        for each in results:
-            del requests[paths[each.id]]
+        self._store.requests.finish([*results.values()])
+        for path in results:
+            del requests[path]
 
     def _killers(self, collection: Collection, changes: Sequence[Change], requests: Mapping[str, Request]) -> set[str]:
         """Which of the files whose process died are to blame for it."""

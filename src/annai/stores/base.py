@@ -138,16 +138,20 @@ class Requests(ABC):
         """
 
     @abstractmethod
+    def pending(self, collection: str, paths: Sequence[str]) -> list[Request]:
+        """The pending requests of these paths, in no order; the rest of the queue is not looked at."""
+
+    @abstractmethod
+    def get(self, ids: Sequence[int]) -> list[Request]:
+        """The requests with these ids, newest first; those that no longer exist are left out."""
+
+    @abstractmethod
     def counts(self) -> dict[RequestStatus, int]:
         """How many requests are in each state."""
 
     @abstractmethod
     def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
         """The latest requests, newest first."""
-
-    @abstractmethod
-    def waiting(self, collection: str, paths: Sequence[str]) -> list[Request]:
-        """The requests of these paths that are pending or being processed."""
 
     @abstractmethod
     def due(self, collections: Sequence[str] | None = None) -> int:

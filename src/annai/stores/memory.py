@@ -24,7 +24,7 @@ from annai.stores.bm25 import (
     word_value,
 )
 from annai.stores.memory_requests import MemoryRequests
-from annai.stores.paths import is_under
+from annai.stores.paths import is_under, path_prefixes, trim_prefix
 from annai.stores.scores import top_scores
 from annai.text.fields import FieldWeights
 from annai.types import Collection, Document, FileState, ListedDocument, Outline, Statistics, StoredSection, Where
@@ -121,7 +121,12 @@ class MemoryStore(Store):
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of the files."""
         states = self._contents[collection].states if collection in self._contents else {}
-        return {path: state for path, state in states.items() if under is None or is_under(path, under)}
+        wanted = None if under is None else {*map(trim_prefix, under)}
+        return {
+            path: state
+            for path, state in states.items()
+            if wanted is None or not wanted.isdisjoint(path_prefixes(path))
+        }
 
     @_with_lock
     def write(

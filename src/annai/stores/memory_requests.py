@@ -25,6 +25,10 @@ class MemoryRequests(Requests):
         self._numbers = itertools.count(1)
         self._rows: dict[int, Request] = {}
         self._due: dict[int, float] = {}
+        self._open: dict[int, Request] = {}
+        """The rows that are pending or being processed, oldest first."""
+        self._of_path: dict[tuple[str, str], set[int]] = {}
+        """Collection and path → the numbers of its rows among those."""
 
     def add(
         self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "", first: bool = False
@@ -33,28 +37,31 @@ class MemoryRequests(Requests):
         with self._lock:
             unique = list(dict.fromkeys(paths))
             lowest = min(self._rows, default=1) - len(unique)
-            added = {}
+            added = []
             for index, path in enumerate(unique):
                 for row in self._of(collection, path, "pending"):
                     self._change(row, status="skipped", completed_at=timestamp(), error=SUPERSEDED)
                 number = lowest + index if first else next(self._numbers)
-                added[number] = Request(number, collection, path, created_at=timestamp(), error=error)
                 self._due[number] = time.time() + pause if pause else 0.0
-            self._rows = {**added, **self._rows} if first else {**self._rows, **added}
-            return [*added]
+                self._keep(Request(number, collection, path, created_at=timestamp(), error=error))
+                added.append(number)
+            if first:
+                self._rows, self._open = dict(sorted(self._rows.items())), dict(sorted(self._open.items()))
+            return added
 
     def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
         """The oldest that are due."""
         with self._lock:
-            due = [
+            due = (
                 row
-                for row in self._rows.values()
+                for row in self._open.values()
                 if row.status == "pending"
                 and (collections is None or row.collection in collections)
                 and self._is_due(row)
                 and not self._of(row.collection, row.path, "processing")
-            ]
-            return [self._change(row, status="processing", started_at=timestamp()) for row in due[:limit]]
+            )
+            claimed = [*itertools.islice(due, limit)]
+            return [self._change(row, status="processing", started_at=timestamp()) for row in claimed]
 
     def finish(self, results: Sequence[RequestResult]) -> None:
         """One row each."""
@@ -77,7 +84,7 @@ class MemoryRequests(Requests):
     def recover(self, *, died: bool = True) -> int:
         """Skip those whose path was queued again; the others are pending again."""
         with self._lock:
-            recovered = [row for row in self._rows.values() if row.status == "processing"]
+            recovered = [row for row in self._open.values() if row.status == "processing"]
             for row in recovered:
                 newer = self._of(row.collection, row.path, "pending")
                 if newer:
@@ -87,6 +94,16 @@ class MemoryRequests(Requests):
                 for each in newer if died else ():
                     self._change(each, attempts=each.attempts + 1, error=PROCESS_ENDED)
             return len(recovered)
+
+    def pending(self, collection: str, paths: Sequence[str]) -> list[Request]:
+        """By path."""
+        with self._lock:
+            return [row for path in dict.fromkeys(paths) for row in self._of(collection, path, "pending")]
+
+    def get(self, ids: Sequence[int]) -> list[Request]:
+        """By key."""
+        with self._lock:
+            return [self._rows[number] for number in sorted({*ids}, reverse=True) if number in self._rows]
 
     def counts(self) -> dict[RequestStatus, int]:
         """By status."""
@@ -99,22 +116,12 @@ class MemoryRequests(Requests):
             rows = [*reversed(self._rows.values())]
         return [row for row in rows if status in (None, row.status) and collection in ("", row.collection)][:limit]
 
-    def waiting(self, collection: str, paths: Sequence[str]) -> list[Request]:
-        """What is pending or being processed."""
-        with self._lock:
-            rows = [*self._rows.values()]
-        return [
-            row
-            for row in rows
-            if row.status in ("pending", "processing") and row.collection == collection and row.path in paths
-        ]
-
     def due(self, collections: Sequence[str] | None = None) -> int:
         """What is being processed, and what is pending and due."""
         with self._lock:
             return sum(
-                row.status == "processing" or (row.status == "pending" and self._is_due(row))
-                for row in self._rows.values()
+                row.status == "processing" or self._is_due(row)
+                for row in self._open.values()
                 if collections is None or row.collection in collections
             )
 
@@ -123,7 +130,7 @@ class MemoryRequests(Requests):
         with self._lock:
             due = [
                 0.0 if self._is_due(row) else self._due[row.id] - time.time()
-                for row in self._rows.values()
+                for row in self._open.values()
                 if row.status == "pending" and (collections is None or row.collection in collections)
             ]
         return max(min(due), 0.0) if due else None
@@ -138,7 +145,9 @@ class MemoryRequests(Requests):
     def forget(self, collection: str) -> None:
         """Drop a collection's requests."""
         with self._lock:
-            self._rows = {number: row for number, row in self._rows.items() if row.collection != collection}
+            for row in [each for each in self._rows.values() if each.collection == collection]:
+                self._close(row)
+                del self._rows[row.id]
 
     def is_waiting(self, collection: str, path: str) -> bool:
         """Whether a request for the file is pending or being processed."""
@@ -149,12 +158,25 @@ class MemoryRequests(Requests):
         return not 0 < self._due.get(row.id, 0.0) - time.time() <= LONGEST_PAUSE_SECONDS
 
     def _of(self, collection: str, path: str, status: RequestStatus) -> list[Request]:
-        return [
-            row
-            for row in self._rows.values()
-            if row.status == status and row.path == path and row.collection == collection
-        ]
+        own = (self._rows[number] for number in sorted(self._of_path.get((collection, path), ())))
+        return [row for row in own if row.status == status]
 
     def _change(self, row: Request, **values: Value) -> Request:
-        self._rows[row.id] = dataclasses.replace(row, **values)
-        return self._rows[row.id]
+        changed = dataclasses.replace(row, **values)
+        self._keep(changed)
+        return changed
+
+    def _keep(self, row: Request) -> None:
+        self._rows[row.id] = row
+        if row.status in ("pending", "processing"):
+            self._open[row.id] = row
+            self._of_path.setdefault((row.collection, row.path), set()).add(row.id)
+        else:
+            self._close(row)
+
+    def _close(self, row: Request) -> None:
+        self._open.pop(row.id, None)
+        own = self._of_path.get((row.collection, row.path), set())
+        own.discard(row.id)
+        if not own:
+            self._of_path.pop((row.collection, row.path), None)

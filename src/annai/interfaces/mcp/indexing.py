@@ -48,6 +48,7 @@ class Indexing:
         """Sets of collections that are known to hold documents."""
         self._is_behind = False
         """Whether files were still waiting after the last comparison with the disk."""
+        self._most_waiting = 0
 
     async def use(self, work: Callable[[Project], T], *, is_long: bool = False) -> T:
         """Do something with the project, without delaying other requests."""
@@ -60,20 +61,20 @@ class Indexing:
         for threads in (self._threads, self._long):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    async def refresh(self, names: tuple[str, ...], report: Report) -> Freshness:
+    async def refresh(self, names: tuple[str, ...], report: Report, *, wait: bool = True) -> Freshness:
         """Bring what a search of these collections looks at up to date.
 
-        It waits long only for the first index, without which there is nothing to search. A problem is reported with
-        the answer, and the index can be searched_names as it is.
+        It waits long only for the first index, without which there is nothing to search, and only if `wait` says so. A
+        problem is reported with the answer, and the index can be searched as it is.
         """
         if time.monotonic() < self._next_refresh.get(names, 0.0):
             return Freshness()
         try:
-            return await self._refresh(names, report)
+            return await self._refresh(names, report, wait)
         except AnnaiError as error:
             return Freshness(problem=str(error))
 
-    async def _refresh(self, names: tuple[str, ...], report: Report) -> Freshness:
+    async def _refresh(self, names: tuple[str, ...], report: Report, wait: bool) -> Freshness:
         start = time.monotonic()
         is_first = names not in self._known_filled and await self.use(lambda project: _is_empty(project, names))
         self._known_filled |= set() if is_first else {names}
@@ -83,11 +84,11 @@ class Indexing:
         reporter = _ProgressReporter(report)
         freshness = await self._run_with_progress(lambda project, _: project.refresh(names), reporter)
         took, waiting = time.monotonic() - start, freshness.waiting
-        while waiting and is_first and time.monotonic() < start + FIRST_INDEX_SECONDS:
+        while waiting and is_first and wait and time.monotonic() < start + FIRST_INDEX_SECONDS:
             await reporter.report_waiting(waiting)
             await asyncio.sleep(REPORT_SECONDS)
             waiting = await self.use(_waiting_files)
-        self._is_behind = bool(waiting)
+        self._is_behind = bool(self.most_waiting(waiting))
         # A problem is told with every answer until it is solved.
         if self._access.config.watcher.enabled and not waiting and not freshness.problem:
             self._next_refresh[names] = time.monotonic() + min(took / REFRESH_SHARE, MAX_REFRESH_PAUSE_SECONDS)
@@ -97,8 +98,15 @@ class Indexing:
         """Compare everything, or what lies under the paths, with the disk, and index what differs."""
         self._next_refresh.clear()
         return await self._run_with_progress(
-            lambda project, progress: _reindex(project, paths, force, progress), _ProgressReporter(report), is_long=True
+            lambda project, progress: _reindex(project, paths, force, progress),
+            _ProgressReporter(report),
+            is_long=not paths,
         )
+
+    def most_waiting(self, waiting: int) -> int:
+        """The most files that were seen waiting since the queue was last empty, if this many wait now."""
+        self._most_waiting = max(self._most_waiting, waiting) if waiting else 0
+        return self._most_waiting
 
     async def _run_with_progress(
         self, work: Callable[[Project, Progress], T], reporter: "_ProgressReporter", *, is_long: bool = False

@@ -70,52 +70,76 @@ def listing_result(listing: Listing, budget: int, after: str = "", notes: Sequen
     return ToolResult(fields, "\n".join(lines))
 
 
-def import_result(summary: ImportSummary, total_sections: int, problems: Sequence[str], budget: int) -> ToolResult:
-    """What an import did."""
-    fields: dict[str, Any] = {**asdict(summary), "total_sections": total_sections}
-    text = f"The index is up to date: {summary_line(summary)}, total_sections {total_sections:,}."
-    if problems:
+def import_result(summary: ImportSummary, status: Status, reasons: Sequence[str], budget: int) -> ToolResult:
+    """What an import did, and which files are not indexed; first those that were asked for."""
+    total, waiting = sum(each.statistics.sections for each in status.collections), waiting_files(status)
+    fields: dict[str, Any] = {**asdict(summary), "total_sections": total}
+    text = f"{'Done' if waiting else 'The index is up to date'}: {summary_line(summary)}, total_sections {total:,}."
+    if waiting:
+        fields["waiting"] = waiting
+        text += f" {waiting:,} other files still wait to be indexed."
+    if problems := [*reasons, *problem_lines(status.collections), *error_lines(status)]:
         fields["problems"] = fit_lines(problems, budget - 2 * NOTE_TOKENS)
         text += "\n\nNot indexed (`index_status` names all):\n" + _list(fields["problems"])
     return ToolResult(fields, text)
 
 
-def status_result(status: Status, budget: int, page: int = 1) -> ToolResult:
-    """The state of the index; of long lists, the page with this number."""
-    waiting = status.requests.get("pending", 0) + status.requests.get("processing", 0)
+def status_result(status: Status, budget: int, page: int = 1, most_waiting: int = 0, problem: str = "") -> ToolResult:
+    """The state of the index; of long lists, the page with this number.
+
+    `most_waiting` files waited when the queue was longest; `problem` is why it could not be brought up to date.
+    """
+    waiting = waiting_files(status)
     collections, share = status.collections, int(budget * SHARE)
     listed = paginate([*map(_state_item, collections)], share)
     problems = paginate([(line, line) for line in map(clip_line, problem_lines(collections))], share)
     count = max(len(listed), len(problems))
     check_page(page, count, "the status")
     rows, row_lines = _columns(listed[page - 1] if page <= len(listed) else [])
-    _, problem = _columns(problems[page - 1] if page <= len(problems) else [])
+    _, named = _columns(problems[page - 1] if page <= len(problems) else [])
     indexing = fit_lines(status.indexing, share // 2)
     fields = {
         "root": clip(str(status.root)),
-        "up_to_date": not waiting,
+        "up_to_date": not (waiting or problem),
         "waiting": waiting,
         "indexing": indexing,
         "documents": sum(each.statistics.documents for each in collections),
         "sections": sum(each.statistics.sections for each in collections),
         "collections": rows,
-        "problems": problem,
-        "errors": fit_lines([f"{each.collection}:{each.path}: {each.error}" for each in status.errors], share // 2),
+        "problems": named,
+        "errors": fit_lines(error_lines(status), share // 2),
         "embedder": clip(status.embedder),
         "database": clip(status.database),
         "size_on_disk": status.size_on_disk,
     }
-    state = f"being updated, {waiting:,} files to go" if waiting else "up to date"
+    if problem:
+        fields["problem"] = clip_line(problem)
+    most = max(most_waiting, waiting)
+    state = f"being updated, {most - waiting:,} of {most:,} files done" if waiting else "up to date"
     total = sum(map(len, problems))
     lines = [
-        f"The index of `{fields['root']}` is {state}: {fields['documents']:,} documents, "
-        f"{fields['sections']:,} sections.",
+        f"The index of `{fields['root']}` is {'not up to date' if problem else state}: {fields['documents']:,} "
+        f"documents, {fields['sections']:,} sections.",
+        *([fields["problem"]] if problem else []),
         *row_lines,
         *([f"Being indexed now: {', '.join(indexing)}"] if indexing else []),
-        *([f"Not indexed ({total:,}):", _list(problem)] if problem else []),
+        *([f"Not indexed ({total:,}):", _list(named)] if named else []),
+        *(["Failed, to be tried again:", _list(fields["errors"])] if fields["errors"] else []),
         f"Embedder {fields['embedder']}; index `{fields['database']}`, {status.size_on_disk:,} bytes.",
     ]
     return _paged(fields, lines, "index_status", page, count)
+
+
+def waiting_files(status: Status) -> int:
+    """How many files are queued or being indexed."""
+    return status.requests.get("pending", 0) + status.requests.get("processing", 0)
+
+
+def error_lines(status: Status) -> list[str]:
+    """The latest requests that failed, with the reasons; those that failed for good are among the problems too."""
+    known = {(each.collection.name, state.path) for each in status.collections for state in each.problems}
+    failed = [each for each in status.errors if (each.collection, each.path) not in known]
+    return [f"{each.collection}:{each.path}: {each.error}" for each in failed]
 
 
 def problem_lines(collections: Sequence[CollectionStatus]) -> list[str]:

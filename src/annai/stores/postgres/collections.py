@@ -10,6 +10,12 @@ from annai.types import Collection, FileState
 
 _SELECT_COLLECTIONS = f"SELECT {names(COLLECTION_COLUMNS)} FROM annai_collections ORDER BY name"
 
+_SELECT_STATES = f"""
+    SELECT {names(STATE_COLUMNS, "f")} FROM annai_files f JOIN annai_collections c ON c.id = f.collection_id
+"""
+_STATE_KINDS = ("text", "bigint", "bigint", "text", "text", "text", "bigint")
+"""The types of `STATE_COLUMNS`."""
+
 
 class Collections:
     """The tables `annai_collections` and `annai_files`. What writes does so within the caller's transaction."""
@@ -61,28 +67,34 @@ class Collections:
 
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of a collection's files, or of those that paths name."""
-        clause, values = "", list[object]([collection])
-        if under is not None:
+        if under is None:
+            rows = self._database.rows(f"{_SELECT_STATES} WHERE c.name = %s", (collection,))
+        else:
+            # LATERAL makes it one look into the index of (collection, path) for each path, whatever the planner thinks.
             # A folder's files are those from `folder/` on that come before `folder0`: 0 follows the slash.
-            clause = """AND id IN (SELECT f.id FROM unnest(%s::text[]) w JOIN annai_files f ON f.path = w
-                UNION ALL SELECT f.id FROM unnest(%s::text[]) w
-                JOIN annai_files f ON f.path > w || '/' AND f.path < w || '0')"""
-            values += [[escape(path) for path in under]] * 2
-        rows = self._database.rows(
-            f"""SELECT {names(STATE_COLUMNS)} FROM annai_files
-            WHERE collection_id = (SELECT id FROM annai_collections WHERE name = %s) {clause}""",
-            values,
-        )
+            wanted = sorted({escape(path) for path in under})
+            rows = self._database.rows(
+                f"""SELECT found.* FROM unnest(%s::text[]) AS w, LATERAL (
+                    {_SELECT_STATES} WHERE c.name = %s AND f.path = w UNION ALL
+                    {_SELECT_STATES} WHERE c.name = %s AND f.path > w || '/' AND f.path < w || '0') AS found""",
+                (wanted, collection, collection),
+            )
         return {unescape(row[0]): read_state(row) for row in rows}
 
-    def save_state(self, collection: int, state: FileState) -> int:
-        """Remember what is known of a file; returns its number."""
-        return self._database.number(
+    def save_states(self, collection: int, states: Sequence[FileState]) -> dict[str, int]:
+        """Remember what is known of files, in one statement; returns their numbers by path."""
+        # In the order of their paths, so that two writers never wait for each other in a ring.
+        rows = [state_row(state) for state in sorted(states, key=lambda state: state.path)]
+        if not rows:
+            return {}
+        columns = ", ".join(f"%s::{kind}[]" for kind in _STATE_KINDS)
+        saved = self._database.rows(
             f"""INSERT INTO annai_files (collection_id, {names(STATE_COLUMNS)})
-            VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
-            ON CONFLICT (collection_id, path) DO UPDATE SET {overwrite(STATE_COLUMNS[1:])} RETURNING id""",
-            (collection, *state_row(state)),
+            SELECT %s, * FROM unnest({columns}) ON CONFLICT (collection_id, path)
+            DO UPDATE SET {overwrite(STATE_COLUMNS[1:])} RETURNING path, id""",
+            (collection, *map(list, zip(*rows, strict=True))),
         )
+        return {unescape(path): number for path, number in saved}
 
     def delete_paths(self, collection: int, paths: Sequence[str]) -> list[int]:
         """Forget files by their paths; returns their numbers."""

@@ -1,6 +1,7 @@
 """How does PostgreSQL hold documents? Rows of texts, sections, vectors and tokens; a batch is one stream a table."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,11 @@ from annai.types import Document, ListedDocument, Statistics, StoredSection
 
 COUNTER_SLOTS = 16
 """Rows that count a collection: this many writers seldom wait for each other."""
+
+_COUNTED = ("documents", "sections", "passages", "words")
+
+Totals = dict[tuple[int, int], Counter[str]]
+"""(collection, dimension) → how many more there are of what is counted."""
 
 _SELECT_DOCUMENT = f"""
     SELECT {names(STATE_COLUMNS, "f")}, {names(READ_COLUMNS, "d")}
@@ -124,6 +130,7 @@ class Documents:
         key = self._database.number("SELECT annai_take_keys(%s)", (total,)) if total else 0
         rows: tuple[list[Any], ...] = ([], [], [], [])
         keywords: dict[int, Keywords] = {}
+        totals: Totals = {}
         for file, indexed in documents:
             document, first, dimension = indexed.document, key, indexed.vectors.shape[1]
             lengths = [words.length for words in indexed.keywords.values()]
@@ -143,23 +150,26 @@ class Documents:
             )
             rows[3].extend((first + order, packed) for order, packed in indexed.tokens.items())
             keywords |= {first + order: words for order, words in indexed.keywords.items()}
-            self._count(collection, dimension, (1, len(indexed.sections), len(lengths), sum(lengths)))
+            totals.setdefault((collection, dimension), Counter()).update(
+                documents=1, sections=len(indexed.sections), passages=len(lengths), words=sum(lengths)
+            )
             key += len(indexed.sections)
+        self._count(totals)
         self._database.copy("annai_documents", DOCUMENT_COLUMNS, rows[0], DOCUMENT_KINDS)
         self._database.copy("annai_sections", SECTION_COLUMNS, rows[1], SECTION_KINDS)
         self._database.copy("annai_vectors", VECTOR_COLUMNS, rows[2], VECTOR_KINDS)
         self._database.copy("annai_tokens", ("section_id", "packed"), rows[3], ("int8", "bytea"))
         write_postings(self._database, keywords)
 
-    def delete(self, files: Sequence[int]) -> None:
-        """Delete the documents of some files, and leave tombstones for the lists of words."""
+    def delete(self, files: Sequence[int]) -> int:
+        """Delete the documents of some files, leave tombstones for the lists of words; returns how many there were."""
         deleted = self._database.rows(
             """DELETE FROM annai_documents WHERE id = ANY(%s)
             RETURNING first_section, section_count, collection_id, dimension, passages, words""",
             (files,),
         )
         if not deleted:
-            return
+            return 0
         spans = ([row[0] for row in deleted], [row[0] + row[1] for row in deleted])
         for table, column in (("sections", "id"), ("vectors", "section_id"), ("tokens", "section_id")):
             self._database.rows(
@@ -171,8 +181,13 @@ class Documents:
             "INSERT INTO annai_tombstones SELECT * FROM unnest(%s::bigint[], %s::int[])",
             (spans[0], [row[1] for row in deleted]),
         )
+        totals: Totals = {}
         for _, count, collection, dimension, passages, words in deleted:
-            self._count(collection, dimension, (-1, -count, -passages, -words))
+            totals.setdefault((collection, dimension), Counter()).update(
+                documents=-1, sections=-count, passages=-passages, words=-words
+            )
+        self._count(totals)
+        return len(deleted)
 
     def delete_counters(self, collection: int) -> None:
         """Forget the counts of a collection that has no documents any more."""
@@ -208,11 +223,13 @@ class Documents:
     def _keys(self, sql: str) -> NDArray[np.int64]:
         return np.array([key for (key,) in self._database.rows(sql)], np.int64)
 
-    def _count(self, collection: int, dimension: int, more: tuple[int, int, int, int]) -> None:
-        self._database.rows(
-            """INSERT INTO annai_counters AS c VALUES (%s, %s, pg_backend_pid() %% %s, %s, %s, %s, %s)
-            ON CONFLICT (collection_id, dimension, slot) DO UPDATE SET documents = c.documents + excluded.documents,
-            sections = c.sections + excluded.sections, passages = c.passages + excluded.passages,
-            words = c.words + excluded.words""",
-            (collection, dimension, COUNTER_SLOTS, *more),
-        )
+    def _count(self, totals: Totals) -> None:
+        """Add to what is counted; one row for a collection, whatever was written."""
+        for (collection, dimension), more in sorted(totals.items()):
+            self._database.rows(
+                """INSERT INTO annai_counters AS c VALUES (%s, %s, pg_backend_pid() %% %s, %s, %s, %s, %s)
+                ON CONFLICT (collection_id, dimension, slot) DO UPDATE SET documents = c.documents + excluded.documents,
+                sections = c.sections + excluded.sections, passages = c.passages + excluded.passages,
+                words = c.words + excluded.words""",
+                (collection, dimension, COUNTER_SLOTS, *(more[each] for each in _COUNTED)),
+            )

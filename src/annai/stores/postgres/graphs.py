@@ -1,6 +1,6 @@
 """When do vectors in PostgreSQL get an HNSW index? When they are many, and most of those to come are there."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from psycopg import errors
@@ -24,27 +24,43 @@ MAX_WAITING_SHARE = 0.25
 """While more files than this share of the documents wait to be indexed, the graph waits too: at once it is built
 faster."""
 
+GROWTH_FACTOR = 1.1
+"""A graph that has to wait is thought of again when there are this many times as many passages."""
 
 _SET_TO_BUILD = ("maintenance_work_mem", "max_parallel_maintenance_workers")
 
 
-def build_graphs(
-    database: PostgresDatabase, settings: StoreSettings, waiting: int, dimensions: Sequence[int] | None = None
-) -> None:
-    """Build the graphs that are due, of these dimensions or of all, while others read and write.
+class Graphs:
+    """The graphs of a database, as far as this process builds them."""
 
-    `waiting` is how many files are still to be indexed.
-    """
-    for dimension, passages, documents in database.rows(
-        "SELECT dimension, sum(passages)::bigint, sum(documents)::bigint FROM annai_counters GROUP BY dimension"
-    ):
-        is_asked = dimensions is None or dimension in dimensions
-        is_due = passages >= INDEX_FROM and waiting <= MAX_WAITING_SHARE * documents
-        if not is_asked or not is_due or dimension > MAX_INDEXED_DIMENSION:
-            continue
-        name = f"annai_hnsw_{dimension}"
-        if not database.number("SELECT indisvalid::int FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)):
-            _build(database, settings, name, dimension, passages)
+    def __init__(self, database: PostgresDatabase, settings: StoreSettings, waiting: Callable[[], int]) -> None:
+        self._database = database
+        self._settings = settings
+        self._waiting = waiting
+        """Counts the files that are still to be indexed."""
+        self._asked: dict[int, int] = {}
+        """Of how many passages of each dimension it is known that their graph has to wait."""
+
+    def build(self, dimensions: Sequence[int] | None = None) -> None:
+        """Build the graphs that are due, of these dimensions or of all, while others read and write."""
+        for dimension, passages, documents in self._database.rows(
+            "SELECT dimension, sum(passages)::bigint, sum(documents)::bigint FROM annai_counters GROUP BY dimension"
+        ):
+            is_asked = dimensions is None or dimension in dimensions
+            if not is_asked or passages < INDEX_FROM or dimension > MAX_INDEXED_DIMENSION:
+                continue
+            # Counting what waits takes the longer the more does, so it is not counted after every write.
+            if dimensions is not None and passages < GROWTH_FACTOR * self._asked.get(dimension, 0):
+                continue
+            name = f"annai_hnsw_{dimension}"
+            if self._database.number(
+                "SELECT indisvalid::int FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)
+            ):
+                continue
+            if self._waiting() <= MAX_WAITING_SHARE * documents:
+                _build(self._database, self._settings, name, dimension, passages)
+            else:
+                self._asked[dimension] = passages
 
 
 def _build(database: PostgresDatabase, settings: StoreSettings, name: str, dimension: int, passages: int) -> None:

@@ -76,36 +76,45 @@ class PostgresRequests(Requests):
         return sorted(map(_request, rows), key=lambda request: request.id)
 
     def finish(self, results: Sequence[RequestResult]) -> None:
-        """One row each; a claim that was lost in the meantime is another worker's to finish."""
+        """In one statement; a claim that was lost in the meantime is another worker's to finish."""
+        rows = [(each.id, each.status, escape(each.error), each.hash, each.pause) for each in results]
+        if not rows:
+            return
         with self._database.writing():
             if any(result.status == "pending" for result in results):
                 self._lock_pending()
-            for result in results:
-                again = result.status == "pending" and not self._database.number(
-                    """SELECT 1 FROM annai_requests n JOIN annai_requests o USING (collection, path)
-                    WHERE o.id = %s AND n.status = 'pending'""",
-                    (result.id,),
-                )
-                self._database.rows(
-                    """UPDATE annai_requests SET status = %s, error = %s, hash = %s, attempts = attempts + %s,
-                    completed_at = CASE WHEN %s THEN NULL ELSE clock_timestamp() END,
-                    due_at = clock_timestamp() + make_interval(secs => %s), worker = '', leased_until = NULL
-                    WHERE id = %s AND status = 'processing' AND worker = %s""",
-                    (
-                        "skipped" if result.status == "pending" and not again else result.status,
-                        escape(result.error),
-                        result.hash,
-                        int(result.status == "pending"),
-                        again,
-                        result.pause,
-                        result.id,
-                        self._worker,
-                    ),
-                )
+            self._database.rows(
+                """UPDATE annai_requests o SET status = CASE WHEN newer THEN 'skipped' ELSE r.status END,
+                error = r.error, hash = r.hash, attempts = attempts + (r.status = 'pending')::int,
+                completed_at = CASE WHEN r.status = 'pending' AND NOT newer THEN NULL ELSE clock_timestamp() END,
+                due_at = clock_timestamp() + make_interval(secs => r.pause), worker = '', leased_until = NULL
+                FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[], %s::float8[])
+                    AS r (id, status, error, hash, pause), LATERAL (
+                        SELECT r.status = 'pending' AND EXISTS (SELECT 1 FROM annai_requests n JOIN annai_requests p
+                            USING (collection, path) WHERE p.id = r.id AND n.status = 'pending') AS newer) AS waiting
+                WHERE o.id = r.id AND o.status = 'processing' AND o.worker = %s""",
+                (*map(list, zip(*rows, strict=True)), self._worker),
+            )
 
     def recover(self, *, died: bool = True) -> int:  # noqa: ARG002 - the leases tell who died
         """Only what this process claimed, and what nobody renews any more: others are processing the rest."""
         return self._release("o.worker = %s OR o.leased_until < clock_timestamp()", (self._worker,))
+
+    def pending(self, collection: str, paths: Sequence[str]) -> list[Request]:
+        """By the index of what is pending."""
+        rows = self._database.rows(
+            f"""SELECT {names(REQUEST_COLUMNS, "r")} FROM unnest(%s::text[]) AS w JOIN annai_requests r
+            ON r.collection = %s AND r.path = w AND r.status = 'pending'""",
+            (sorted({escape(path) for path in paths}), collection),
+        )
+        return [_request(row) for row in rows]
+
+    def get(self, ids: Sequence[int]) -> list[Request]:
+        """By key."""
+        rows = self._database.rows(
+            f"SELECT {names(REQUEST_COLUMNS)} FROM annai_requests WHERE id = ANY(%s) ORDER BY id DESC", (list(ids),)
+        )
+        return [_request(row) for row in rows]
 
     def counts(self) -> dict[RequestStatus, int]:
         """By status."""
@@ -117,15 +126,6 @@ class PostgresRequests(Requests):
             f"""SELECT {names(REQUEST_COLUMNS)} FROM annai_requests WHERE (%s::text IS NULL OR status = %s)
             AND (%s = '' OR collection = %s) ORDER BY id DESC LIMIT %s""",
             (status, status, collection, collection, limit),
-        )
-        return [_request(row) for row in rows]
-
-    def waiting(self, collection: str, paths: Sequence[str]) -> list[Request]:
-        """By the index of what waits."""
-        rows = self._database.rows(
-            f"""SELECT {names(REQUEST_COLUMNS)} FROM annai_requests WHERE status IN ('pending', 'processing')
-            AND collection = %s AND path = ANY(%s) ORDER BY id""",
-            (collection, [escape(path) for path in paths]),
         )
         return [_request(row) for row in rows]
 

@@ -12,7 +12,7 @@ from annai.stores.base import STAGING_SUFFIX, IndexedDocument, Inventory, Scored
 from annai.stores.postgres.collections import Collections
 from annai.stores.postgres.database import PostgresDatabase
 from annai.stores.postgres.documents import Documents
-from annai.stores.postgres.graphs import build_graphs
+from annai.stores.postgres.graphs import Graphs
 from annai.stores.postgres.postings import bury, compact, holding, merge, score, word_counts
 from annai.stores.postgres.requests import PostgresRequests
 from annai.stores.postgres.rows import text_vector, where_clause
@@ -52,6 +52,7 @@ class PostgresStore(Store):
         self._documents = Documents(self._database)
         self._requests = PostgresRequests(self._database, settings.lease_seconds)
         self.requests = self._requests
+        self._graphs = Graphs(self._database, settings, self._requests.due)
         self.read_only = self._database.read_only
         self._in_bulk = False
 
@@ -118,16 +119,15 @@ class PostgresStore(Store):
         """Replace, forget, remember, in one transaction."""
         with self._database.writing():
             number = self._collections.existing(collection, lock="FOR KEY SHARE")
-            # In the order of their paths, so that two writers never wait for each other in a ring.
-            ordered = sorted((*(each.document.state for each in documents), *states), key=lambda state: state.path)
-            files = {state.path: self._collections.save_state(number, state) for state in ordered}
+            known = {each.path: each for each in (*(each.document.state for each in documents), *states)}
+            files = self._collections.save_states(number, [*known.values()])
             deleted = self._collections.delete_paths(number, removed)
             replaced = [files[each.document.path] for each in documents]
             skipped = [files[each.path] for each in states if each.problem and each.problem.kind == "skipped"]
-            self._documents.delete(deleted + replaced + skipped)
+            gone = self._documents.delete(deleted + replaced + skipped)
             self._documents.insert(number, [(files[each.document.path], each) for each in documents])
-        if documents or removed or states:
-            self._tidy(documents[0].vectors.shape[1] if documents else 0)
+        if documents or gone:
+            self._tidy(documents[0].vectors.shape[1] if documents else 0, deleted=gone > 0)
 
     @contextmanager
     def bulk(self) -> Iterator[None]:
@@ -138,7 +138,7 @@ class PostgresStore(Store):
                 yield
         finally:
             self._in_bulk = False
-        self._build_graphs()
+        self._graphs.build()
 
     def delete_abandoned(self) -> None:
         """While no other process is within `bulk`; one that died has lost its lock."""
@@ -239,7 +239,7 @@ class PostgresStore(Store):
     def vacuum(self) -> None:
         """Lists without deleted passages, graphs where they are due, and PostgreSQL's own vacuum."""
         compact(self._database, always=True)
-        self._build_graphs()
+        self._graphs.build()
         self._database.vacuum()
 
     def close(self) -> None:
@@ -260,12 +260,10 @@ class PostgresStore(Store):
         counted = {number for (number,) in self._database.rows("SELECT DISTINCT collection_id FROM annai_counters")}
         return where_clause(where, document, named if counted - {*named} else None)
 
-    def _tidy(self, dimension: int = 0) -> None:
+    def _tidy(self, dimension: int = 0, *, deleted: bool = True) -> None:
         """After a write: merge small lists, drop deleted passages from them, and build graphs that are due."""
         merge(self._database)
-        compact(self._database)
+        if deleted:
+            compact(self._database)
         if dimension and not self._in_bulk:
-            self._build_graphs([dimension])
-
-    def _build_graphs(self, dimensions: Sequence[int] | None = None) -> None:
-        build_graphs(self._database, self._settings, self._requests.due(), dimensions)
+            self._graphs.build([dimension])

@@ -7,7 +7,6 @@ from annai.stores.base import unknown_collection
 from annai.stores.rows import (
     COLLECTION_COLUMNS,
     STATE_COLUMNS,
-    SQLValue,
     collection_row,
     names,
     overwrite,
@@ -66,19 +65,19 @@ class Collections:
 
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of a collection's files, or of those that paths name."""
-        clause, values = "", list[SQLValue]([collection])
-        if under is not None:
-            # A folder's files are those from `folder/` on that come before `folder0`: 0 follows the slash.
-            clause = """AND id IN (
-                SELECT id FROM files JOIN wanted ON path = value UNION ALL
-                SELECT id FROM files JOIN wanted ON path > value || '/' AND path < value || '0')"""
-            values.insert(0, json.dumps(list(under)))
-        wanted = "WITH wanted AS (SELECT value FROM json_each(?))" if clause else ""
-        rows = self._database.rows(
-            f"""{wanted} SELECT {names(STATE_COLUMNS)} FROM files
-            WHERE collection_id = (SELECT id FROM collections WHERE name = ?) {clause}""",
-            values,
-        )
+        columns, number = names(STATE_COLUMNS), self.number(collection)
+        if under is None:
+            rows = self._database.rows(f"SELECT {columns} FROM files WHERE collection_id = ?", (number,))
+        else:
+            # One look into the index of (collection, path) for each path, whatever else the collection has. A folder's
+            # files are those from `folder/` on that come before `folder0`: 0 follows the slash.
+            rows = self._database.rows(
+                f"""WITH wanted AS MATERIALIZED (SELECT value FROM json_each(?2))
+                SELECT {columns} FROM wanted CROSS JOIN files ON collection_id = ?1 AND path = value UNION ALL
+                SELECT {columns} FROM wanted CROSS JOIN files
+                ON collection_id = ?1 AND path > value || '/' AND path < value || '0'""",
+                (number, json.dumps(list(under))),
+            )
         return {row[0]: read_state(row) for row in rows}
 
     def save_state(self, collection: int, state: FileState) -> int:

@@ -99,6 +99,24 @@ class SqliteRequests(Requests):
             )
         return len(recovered)
 
+    def pending(self, collection: str, paths: Sequence[str]) -> list[Request]:
+        """By the index of what is pending."""
+        rows = self._database.rows(
+            f"""SELECT {names(REQUEST_COLUMNS, "r")} FROM (SELECT DISTINCT value FROM json_each(?)) AS w CROSS JOIN
+            index_requests r ON r.collection = ? AND r.path = w.value AND r.status = 'pending'""",
+            (_json(paths), collection),
+        )
+        return [Request(*row) for row in rows]
+
+    def get(self, ids: Sequence[int]) -> list[Request]:
+        """By key."""
+        rows = self._database.rows(
+            f"""SELECT {names(REQUEST_COLUMNS)} FROM index_requests
+            WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC""",
+            (json.dumps(list(ids)),),
+        )
+        return [Request(*row) for row in rows]
+
     def counts(self) -> dict[RequestStatus, int]:
         """By status."""
         return dict(self._database.rows("SELECT status, count(*) FROM index_requests GROUP BY status"))
@@ -109,15 +127,6 @@ class SqliteRequests(Requests):
             f"""SELECT {names(REQUEST_COLUMNS)} FROM index_requests
             WHERE (?1 IS NULL OR status = ?1) AND (?2 = '' OR collection = ?2) ORDER BY id DESC LIMIT ?3""",
             (status, collection, limit),
-        )
-        return [Request(*row) for row in rows]
-
-    def waiting(self, collection: str, paths: Sequence[str]) -> list[Request]:
-        """By the index of what waits."""
-        rows = self._database.rows(
-            f"""SELECT {names(REQUEST_COLUMNS)} FROM index_requests WHERE status IN ('pending', 'processing')
-            AND collection = ? AND path IN (SELECT value FROM json_each(?)) ORDER BY id""",
-            (collection, _json(paths)),
         )
         return [Request(*row) for row in rows]
 
