@@ -86,6 +86,7 @@ class Engine(Project):
         """Wakes the worker that keeps the index fresh in this process, if there is one."""
         self.worker_problem = ""
         """Why that worker cannot index now, as a sentence: its embedder is down, say."""
+        self._queued = 0
         self._delete_abandoned()
 
     def _lock(self, kind: str) -> IndexLock:
@@ -222,6 +223,7 @@ class Engine(Project):
         names = [each.name for each in own]
         waiting = 0
         with _noted(errors):
+            self._note_queued(self.store.requests.due())
             if self.wake is None:
                 self.process_queue(timeout=SEARCH_WAIT_SECONDS, progress=progress)
             else:
@@ -248,6 +250,12 @@ class Engine(Project):
         """Queue what changed in a collection, in all of it or under some of its paths."""
         collection = collections.find(self.store, self.config, name)
         self._indexer.request(collection, only, retry_failed=retry_failed, at_once=False)
+        self._note_queued(self.store.requests.due())
+
+    def _note_queued(self, waiting: int) -> int:
+        """The most files that waited since the queue was last empty, if this many wait now."""
+        self._queued = max(self._queued, waiting) if waiting else 0
+        return self._queued
 
     def process_queue(
         self, *, timeout: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
@@ -474,6 +482,7 @@ class Engine(Project):
             shown = [collections.find(self.store, self.config, name)]
         else:
             shown = self.list_collections() or [collections.find(self.store, self.config, IMPLICIT_COLLECTION)]
+        counts = self.store.requests.counts()
         return Status(
             root=self.config.root,
             database=self.store.address,
@@ -481,7 +490,8 @@ class Engine(Project):
             embedder=self.embedder.identity,
             collections=tuple(self._collection_status(collection) for collection in shown),
             searched=tuple(each.name for each in self._searched()),
-            requests=self.store.requests.counts(),
+            requests=counts,
+            queued=self._note_queued(counts.get("pending", 0) + counts.get("processing", 0)),
             indexing=tuple(
                 f"{each.collection}:{each.path}"
                 for each in self.store.requests.latest("processing", limit=STATUS_FILES)
@@ -499,10 +509,12 @@ class Engine(Project):
         """Where each collection's files are."""
         return collections.sources(self.store, self.config)
 
-    def document_paths(self, name: str) -> list[str]:
+    def document_paths(self, name: str, after: str = "", limit: int | None = None) -> list[str]:
         """The paths of a collection's documents, in order."""
-        known = self.store.states(collections.find(self.store, self.config, name).name)
-        return sorted(path for path, state in known.items() if not state.problem)
+        if limit is not None and limit < 1:
+            raise QueryError(f"limit must be at least 1, not {limit}.")
+        found = collections.find(self.store, self.config, name)
+        return [each.path for each in self.store.documents(found.name, after=after, limit=limit)]
 
     def _searched(self) -> list[Collection]:
         try:

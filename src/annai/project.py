@@ -118,8 +118,8 @@ class Project(ABC):
 
     @operation("list_documents")
     @abstractmethod
-    def document_paths(self, name: str) -> list[str]:
-        """The paths of a collection's documents, in order."""
+    def document_paths(self, name: str, after: str = "", limit: int | None = None) -> list[str]:
+        """The paths of a collection's documents, in order; only those after one, and only so many, if that is said."""
 
     @operation("add_collection", "waiting")
     @abstractmethod

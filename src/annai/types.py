@@ -529,6 +529,8 @@ class Status:
     """The collections that a search looks at if it names none."""
     requests: Mapping[RequestStatus, int] = field(default_factory=dict)
     """How many requests of the queue are in each state."""
+    queued: int = 0
+    """The most files that waited since the queue was last empty, as far as this process saw: those done and to do."""
     indexing: tuple[str, ...] = ()
     """The files (`COLLECTION:PATH`) that are being indexed right now."""
     errors: tuple[Request, ...] = ()

@@ -44,11 +44,8 @@ class Indexing:
         self._long = ThreadPoolExecutor(1, "mcp-long")
         self._stopping = threading.Event()
         self._next_refresh: dict[tuple[str, ...], float] = {}
-        self._known_filled: set[tuple[str, ...]] = set()
-        """Sets of collections that are known to hold documents."""
         self._is_behind = False
         """Whether files were still waiting after the last comparison with the disk."""
-        self._most_waiting = 0
 
     async def use(self, work: Callable[[Project], T], *, is_long: bool = False) -> T:
         """Do something with the project, without delaying other requests."""
@@ -67,17 +64,17 @@ class Indexing:
         It waits long only for the first index, without which there is nothing to search, and only if `wait` says so. A
         problem is reported with the answer, and the index can be searched as it is.
         """
-        if time.monotonic() < self._next_refresh.get(names, 0.0):
-            return Freshness()
         try:
-            return await self._refresh(names, report, wait)
+            # Asked every time: somebody may have deleted the index.
+            is_first = await self.use(lambda project: _is_empty(project, names))
+            if not is_first and time.monotonic() < self._next_refresh.get(names, 0.0):
+                return Freshness()
+            return await self._refresh(names, report, is_first=is_first, wait=wait)
         except AnnaiError as error:
             return Freshness(problem=str(error))
 
-    async def _refresh(self, names: tuple[str, ...], report: Report, wait: bool) -> Freshness:
+    async def _refresh(self, names: tuple[str, ...], report: Report, *, is_first: bool, wait: bool) -> Freshness:
         start = time.monotonic()
-        is_first = names not in self._known_filled and await self.use(lambda project: _is_empty(project, names))
-        self._known_filled |= set() if is_first else {names}
         if self._is_behind and not is_first and (waiting := await self.use(_waiting_files)):
             # Much is being indexed: a search does without it, and another comparison would only slow it down.
             return Freshness(waiting)
@@ -88,7 +85,7 @@ class Indexing:
             await reporter.report_waiting(waiting)
             await asyncio.sleep(REPORT_SECONDS)
             waiting = await self.use(_waiting_files)
-        self._is_behind = bool(self.most_waiting(waiting))
+        self._is_behind = bool(waiting)
         # A problem is told with every answer until it is solved.
         if self._access.config.watcher.enabled and not waiting and not freshness.problem:
             self._next_refresh[names] = time.monotonic() + min(took / REFRESH_SHARE, MAX_REFRESH_PAUSE_SECONDS)
@@ -102,11 +99,6 @@ class Indexing:
             _ProgressReporter(report),
             is_long=not paths,
         )
-
-    def most_waiting(self, waiting: int) -> int:
-        """The most files that were seen waiting since the queue was last empty, if this many wait now."""
-        self._most_waiting = max(self._most_waiting, waiting) if waiting else 0
-        return self._most_waiting
 
     async def _run_with_progress(
         self, work: Callable[[Project, Progress], T], reporter: "_ProgressReporter", *, is_long: bool = False
@@ -168,7 +160,7 @@ def _waiting_files(project: Project) -> int:
 
 
 def _is_empty(project: Project, names: Sequence[str]) -> bool:
-    return not any(project.document_paths(name) for name in names or searched_names(project))
+    return not any(project.document_paths(name, limit=1) for name in names or searched_names(project))
 
 
 def _reindex(project: Project, paths: Sequence[str], force: bool, progress: Progress) -> ImportSummary:

@@ -84,11 +84,8 @@ def import_result(summary: ImportSummary, status: Status, reasons: Sequence[str]
     return ToolResult(fields, text)
 
 
-def status_result(status: Status, budget: int, page: int = 1, most_waiting: int = 0, problem: str = "") -> ToolResult:
-    """The state of the index; of long lists, the page with this number.
-
-    `most_waiting` files waited when the queue was longest; `problem` is why it could not be brought up to date.
-    """
+def status_result(status: Status, budget: int, page: int = 1, problem: str = "") -> ToolResult:
+    """The state of the index, and why it could not be brought up to date; of long lists, the page with this number."""
     waiting = waiting_files(status)
     collections, share = status.collections, int(budget * SHARE)
     listed = paginate([*map(_state_item, collections)], share)
@@ -98,10 +95,11 @@ def status_result(status: Status, budget: int, page: int = 1, most_waiting: int 
     rows, row_lines = _columns(listed[page - 1] if page <= len(listed) else [])
     _, named = _columns(problems[page - 1] if page <= len(problems) else [])
     indexing = fit_lines(status.indexing, share // 2)
-    fields = {
+    fields: dict[str, Any] = {
         "root": clip(str(status.root)),
         "up_to_date": not (waiting or problem),
         "waiting": waiting,
+        **({"queued": status.queued} if waiting else {}),
         "indexing": indexing,
         "documents": sum(each.statistics.documents for each in collections),
         "sections": sum(each.statistics.sections for each in collections),
@@ -114,8 +112,8 @@ def status_result(status: Status, budget: int, page: int = 1, most_waiting: int 
     }
     if problem:
         fields["problem"] = clip_line(problem)
-    most = max(most_waiting, waiting)
-    state = f"being updated, {most - waiting:,} of {most:,} files done" if waiting else "up to date"
+    queued = max(status.queued, waiting)
+    state = f"being updated, {queued - waiting:,} of {queued:,} files done" if waiting else "up to date"
     total = sum(map(len, problems))
     lines = [
         f"The index of `{fields['root']}` is {'not up to date' if problem else state}: {fields['documents']:,} "

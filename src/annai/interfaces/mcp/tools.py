@@ -10,7 +10,7 @@ from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.arguments import Argument, check_arguments
 from annai.interfaces.mcp.documents import document_result
 from annai.interfaces.mcp.indexing import Indexing, Report
-from annai.interfaces.mcp.reports import collections_result, import_result, listing_result, status_result, waiting_files
+from annai.interfaces.mcp.reports import collections_result, import_result, listing_result, status_result
 from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result, waiting_result
 from annai.interfaces.render import correction_lines, unmatched_lines
 from annai.types import Collection, Mode
@@ -255,8 +255,7 @@ class Tools:
     async def _index_status(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         freshness = await self._indexing.refresh((), report, wait=False)
         status = await self._indexing.use(lambda project: project.status())
-        most = self._indexing.most_waiting(waiting_files(status))
-        return status_result(status, self._budget, arguments["page"], most, freshness.problem)
+        return status_result(status, self._budget, arguments["page"], freshness.problem)
 
 
 def arguments_of(tool: Tool, values: dict[str, Any] | None) -> dict[str, Any]:
