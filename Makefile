@@ -8,13 +8,14 @@ BIN := $(VENV)/bin
 help:
 	@echo "make try     install annai here and search the example documents"
 	@echo "make test    check style and types, and run every test"
-	@echo "make conformance  run the official suite of the Model Context Protocol (needs npm)"
+	@echo "make conformance run the official suite of the Model Context Protocol (needs npm)"
 	@echo "make fuzz    try whatever could arrive: files, settings, calls (five minutes)"
 	@echo "make chaos   kill, freeze and confuse a server, then compare its index with a new one (ten minutes)"
 	@echo "make docs    renew the generated pages in docs/"
 	@echo "make bench   measure speed and memory (needs ../shared/eval, or ANNAI_EVAL)"
 	@echo "make quality measure the answers on the evaluation sets, against the baseline (needs the same)"
 	@echo "make model   make the bundled model anew (needs ../shared/model, or ANNAI_MODEL_DATA)"
+	@echo "make mcpb    build the bundle for one-click installs in desktop programs, in dist/"
 	@echo "make clean   remove what the others made"
 
 try: $(VENV)/.annai
@@ -60,6 +61,9 @@ bench: $(VENV)/.dev
 
 quality: $(VENV)/.dev
 	$(BIN)/python benchmarks/quality.py --write
+
+mcpb: $(VENV)/.annai
+	$(BIN)/python -m agents.mcpb
 
 model: $(VENV)/.model
 	$(BIN)/python -m model.build
