@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help try test fuzz chaos lint docs screenshots bench quality model clean
+.PHONY: help try test conformance fuzz chaos lint docs screenshots bench quality model mcpb clean
 
 help:
 	@echo "make try     install annai here and search the example documents"
 	@echo "make test    check style and types, and run every test"
+	@echo "make conformance run the official suite of the Model Context Protocol (needs npm)"
 	@echo "make fuzz    try whatever could arrive: files, settings, calls (five minutes)"
 	@echo "make chaos   kill, freeze and confuse a server, then compare its index with a new one (ten minutes)"
 	@echo "make docs    renew the generated pages in docs/"
@@ -15,6 +16,7 @@ help:
 	@echo "make bench   measure speed and memory (needs ../shared/eval, or ANNAI_EVAL)"
 	@echo "make quality measure the answers on the evaluation sets, against the baseline (needs the same)"
 	@echo "make model   make the bundled model anew (needs ../shared/model, or ANNAI_MODEL_DATA)"
+	@echo "make mcpb    build the bundle for one-click installs in desktop programs, in dist/"
 	@echo "make clean   remove what the others made"
 
 try: $(VENV)/.annai
@@ -27,6 +29,9 @@ try: $(VENV)/.annai
 
 test: lint
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+conformance: $(VENV)/.dev
+	$(BIN)/python tests/conformance/run.py
 
 fuzz: $(VENV)/.dev
 	ANNAI_FUZZ=1500 $(BIN)/pytest tests/fuzz
@@ -54,12 +59,16 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/embedders.py
 	$(BIN)/python benchmarks/server.py
 	$(BIN)/python benchmarks/mcp_start.py
+	$(BIN)/python benchmarks/mcp_lists.py
 	$(BIN)/python benchmarks/stores.py
 	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/page.py
 
 quality: $(VENV)/.dev
 	$(BIN)/python benchmarks/quality.py --write
+
+mcpb: $(VENV)/.annai
+	$(BIN)/python -m agents.mcpb
 
 model: $(VENV)/.model
 	$(BIN)/python -m model.build
@@ -82,4 +91,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@touch $(VENV)/.annai $@
 
 clean:
-	rm -rf $(VENV) examples/.annai .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) examples/.annai .mypy_cache .pytest_cache .ruff_cache .hypothesis .conformance dist

@@ -20,7 +20,12 @@ logger = logging.getLogger(__name__)
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """None has a colon, which `STAGING_SUFFIX` begins with."""
 
-RESERVED = frozenset({IMPLICIT_COLLECTION, "search", "get_document", "list_collections", "reindex", "index_status"})
+RESERVED = frozenset(
+    {
+        *(IMPLICIT_COLLECTION, "search", "get_document", "list_documents", "list_collections", "reindex"),
+        "index_status",
+    }
+)
 """The implicit collection, and the names of annai's own MCP tools: each collection becomes a tool beside them."""
 
 

@@ -43,10 +43,12 @@ from annai.types import (
     Collection,
     CollectionStatus,
     Document,
+    FileState,
     FolderEntry,
     Freshness,
     ImportMode,
     ImportSummary,
+    Listing,
     Query,
     QueryOptions,
     Request,
@@ -87,6 +89,7 @@ class Engine(Project):
         """Wakes the worker that keeps the index fresh in this process, if there is one."""
         self.worker_problem = ""
         """Why that worker cannot index now, as a sentence: its embedder is down, say."""
+        self._queued = 0
         self._delete_abandoned()
 
     def _lock(self, kind: str) -> IndexLock:
@@ -185,7 +188,11 @@ class Engine(Project):
         self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
     ) -> ImportSummary:
         """Index again what lies under these paths, and wait until it is done."""
-        return self._update(find_parts(self.store, self.config, paths), force=force, progress=progress)
+        parts = find_parts(self.store, self.config, paths)
+        if not paths:
+            return self._update(parts, force=force, progress=progress)
+        summaries = [self._update_first(*part, force=force, progress=progress) for part in parts]
+        return ImportSummary(*map(sum, zip(*map(dataclasses.astuple, summaries), strict=True)))
 
     def request_index(self, path: str, force: bool = False) -> list[Request]:
         """Queue what lies under a path, and return without waiting."""
@@ -219,6 +226,7 @@ class Engine(Project):
         names = [each.name for each in own]
         waiting = 0
         with _noted(errors):
+            self._note_queued(self.store.requests.due())
             if self.wake is None:
                 self.process_queue(timeout=SEARCH_WAIT_SECONDS, progress=progress)
             else:
@@ -245,6 +253,12 @@ class Engine(Project):
         """Queue what changed in a collection, in all of it or under some of its paths."""
         collection = collections.find(self.store, self.config, name)
         self._indexer.request(collection, only, retry_failed=retry_failed, at_once=False)
+        self._note_queued(self.store.requests.due())
+
+    def _note_queued(self, waiting: int) -> int:
+        """The most files that waited since the queue was last empty, if this many wait now."""
+        self._queued = max(self._queued, waiting) if waiting else 0
+        return self._queued
 
     def process_queue(
         self, *, timeout: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
@@ -321,6 +335,36 @@ class Engine(Project):
                 unchanged += self._indexer.request(collection, only, force=force)[1]
             outcomes = self.process_queue(timeout=IMPORT_WAIT_SECONDS, progress=progress)
         return _summary(outcomes, unchanged)
+
+    def _update_first(
+        self, collection: Collection, only: Sequence[str] | None, *, force: bool, progress: Progress | None
+    ) -> ImportSummary:
+        """Index what changed under some paths before all else that waits, here or in the process that is indexing."""
+        before = self.store.states(collection.name, only)
+        numbers, unchanged = self._indexer.request(collection, only, force=force, first=True)
+        self._wake_worker()
+        attempts = {each.id: each.attempts for each in self.store.requests.get(numbers)}
+
+        def count_open() -> int:
+            return sum(_is_open(each, attempts[each.id]) for each in self.store.requests.get(numbers))
+
+        deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, len(numbers)
+        while count := count_open():
+            if progress:
+                progress(len(numbers) - count, len(numbers))
+            with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
+                done = self._step(lambda: not count_open(), 0) if mine else None
+            if done or count < fewest:
+                deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, count
+            elif time.monotonic() > deadline:
+                raise IndexBusy("Another process is indexing this project; try again when it has finished.")
+            else:
+                time.sleep(POLL_SECONDS)
+        outcomes = Counter({"unchanged": unchanged})
+        requests = self.store.requests.get(numbers)
+        after = self.store.states(collection.name, [each.path for each in requests])
+        outcomes.update(_outcome(each, before.get(each.path), after.get(each.path)) for each in requests)
+        return ImportSummary(**outcomes)
 
     # Searching
 
@@ -415,7 +459,24 @@ class Engine(Project):
 
     def locate(self, reference: str) -> Selection:
         """Find a document, a section or some lines, by any address that annai prints."""
-        return locate(self.store, self.config, reference)
+        try:
+            return locate(self.store, self.config, reference)
+        except NotFound as error:
+            if reason := self.why_missing(reference):
+                raise NotFound(reason) from error
+            raise
+
+    def browse(self, path: str = "") -> Listing:
+        """The documents under a folder, or those that a glob names."""
+        from annai.asking.listing import list_documents  # a search does without it
+
+        return list_documents(self.store, self.config, path)
+
+    def why_missing(self, reference: str) -> str:
+        """Why a file that is there is not in the index."""
+        from annai.asking.missing import why_missing  # a search does without it
+
+        return why_missing(self.store, self.config, reference)
 
     # Status
 
@@ -425,6 +486,7 @@ class Engine(Project):
             shown = [collections.find(self.store, self.config, name)]
         else:
             shown = self.list_collections() or [collections.find(self.store, self.config, IMPLICIT_COLLECTION)]
+        counts = self.store.requests.counts()
         return Status(
             root=self.config.root,
             database=self.store.address,
@@ -432,7 +494,8 @@ class Engine(Project):
             embedder=self.embedder.identity,
             collections=tuple(self._collection_status(collection) for collection in shown),
             searched=tuple(each.name for each in self._searched()),
-            requests=self.store.requests.counts(),
+            requests=counts,
+            queued=self._note_queued(counts.get("pending", 0) + counts.get("processing", 0)),
             indexing=tuple(
                 f"{each.collection}:{each.path}"
                 for each in self.store.requests.latest("processing", limit=STATUS_FILES)
@@ -450,10 +513,12 @@ class Engine(Project):
         """Where each collection's files are."""
         return collections.sources(self.store, self.config)
 
-    def document_paths(self, name: str) -> list[str]:
+    def document_paths(self, name: str, after: str = "", limit: int | None = None) -> list[str]:
         """The paths of a collection's documents, in order."""
-        known = self.store.states(collections.find(self.store, self.config, name).name)
-        return sorted(path for path, state in known.items() if not state.problem)
+        if limit is not None and limit < 1:
+            raise QueryError(f"limit must be at least 1, not {limit}.")
+        found = collections.find(self.store, self.config, name)
+        return [each.path for each in self.store.documents(found.name, after=after, limit=limit)]
 
     def folder(self, name: str, path: str = "") -> list[FolderEntry]:
         """What the index knows of a folder of a collection: its files and folders, the largest first."""
@@ -495,6 +560,24 @@ def _noted(errors: list[AnnaiError]) -> Iterator[None]:
         yield
     except (CollectionError, EmbedderError, StoreError) as error:
         errors.append(error)
+
+
+def _is_open(request: Request, attempts: int) -> bool:
+    """Whether a request is still to be done: one that failed and is tried again later is not."""
+    return request.status == "processing" or (request.status == "pending" and request.attempts == attempts)
+
+
+def _outcome(request: Request, before: FileState | None, after: FileState | None) -> str:
+    """What became of a file, whoever indexed it."""
+    if request.status in ("pending", "failed"):
+        return "failed"
+    if after is None:
+        return "deleted" if before else "unchanged"
+    if after.problem:
+        return after.problem.kind
+    if before is None or before.problem:
+        return "added"
+    return "updated" if request.status == "completed" else "unchanged"
 
 
 def _summary(outcomes: Outcomes, unchanged: int = 0) -> ImportSummary:

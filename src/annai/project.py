@@ -18,6 +18,7 @@ from annai.types import (
     Freshness,
     ImportMode,
     ImportSummary,
+    Listing,
     Query,
     QueryOptions,
     Request,
@@ -99,6 +100,16 @@ class Project(ABC):
         `#install-it` (by its heading's anchor) after it; or `annai://COLLECTION/PATH`.
         """
 
+    @operation("browse_documents")
+    @abstractmethod
+    def browse(self, path: str = "") -> Listing:
+        """The documents under a folder, or those that a glob names; without a path, everything that is searched."""
+
+    @operation("explain_missing")
+    @abstractmethod
+    def why_missing(self, reference: str) -> str:
+        """Why a file that is there is not in the index, as a sentence; empty if it is, or if there is no such file."""
+
     # Collections
 
     @operation("list_collections")
@@ -108,8 +119,8 @@ class Project(ABC):
 
     @operation("list_documents")
     @abstractmethod
-    def document_paths(self, name: str) -> list[str]:
-        """The paths of a collection's documents, in order."""
+    def document_paths(self, name: str, after: str = "", limit: int | None = None) -> list[str]:
+        """The paths of a collection's documents, in order; only those after one, and only so many, if that is said."""
 
     @operation("list_folder")
     @abstractmethod

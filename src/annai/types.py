@@ -461,6 +461,41 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedDocument:
+    """A document as a list shows it."""
+
+    path: str
+    title: str
+    sections: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEntry:
+    """A document or a folder of a listing."""
+
+    name: str
+    """As every command and tool takes it: a path, with the collection's name before it where there are several."""
+    documents: int = 1
+    title: str = ""
+    """Empty for a folder."""
+    sections: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The documents under a path."""
+
+    documents: int
+    """How many there are."""
+    entries: tuple[ListedEntry, ...]
+    """All of them if they are few or a glob named them; else those in the folder itself, and its folders."""
+    problems: tuple[FileState, ...] = ()
+    """Files under the path that were skipped or failed, by path."""
+
+
+@dataclass(frozen=True, slots=True)
 class CollectionStatus:
     """How a collection stands."""
 
@@ -509,6 +544,8 @@ class Status:
     """The collections that a search looks at if it names none."""
     requests: Mapping[RequestStatus, int] = field(default_factory=dict)
     """How many requests of the queue are in each state."""
+    queued: int = 0
+    """The most files that waited since the queue was last empty, as far as this process saw: those done and to do."""
     indexing: tuple[str, ...] = ()
     """The files (`COLLECTION:PATH`) that are being indexed right now."""
     errors: tuple[Request, ...] = ()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
@@ -23,7 +24,7 @@ from tests.conftest import EXAMPLES, Annai
 from tests.interfaces.test_cli import RESULT_FIELDS
 from tests.loopback import eventually
 
-FIXED = ["get_document", "list_collections", "reindex", "index_status"]
+FIXED = ["get_document", "list_documents", "list_collections", "reindex", "index_status"]
 SETUP = "engineering/環境構築.md"
 HOLIDAYS = "handbook/holidays.md"
 
@@ -187,8 +188,27 @@ def test_resources_are_listed_and_read(agent: Agent) -> None:
     (template,) = agent.do(lambda client: client.list_resource_templates()).resource_templates
     assert template.uri_template == "annai://{collection}/{+path}"
     for wrong in ("annai://root/nothing.md", "annai://root/../../etc/passwd", "annai://root", "file:///etc/passwd"):
-        with pytest.raises(MCPError, match=r"There is no document|is not the address of a document"):
+        with pytest.raises(MCPError, match=r"There is no document|is not the address of a document") as raised:
             agent.do(partial(Client.read_resource, uri=wrong))
+        assert raised.value.data == {"uri": wrong}
+
+
+def test_collections_and_paths_are_completed(agent: Agent) -> None:
+    agent.call("search", query="x")
+    template = types.ResourceTemplateReference(type="ref/resource", uri="annai://{collection}/{+path}")
+
+    def complete(name: str, value: str, **given: str) -> types.Completion:
+        argument = {"name": name, "value": value}
+        return agent.do(lambda client: client.complete(template, argument, given)).completion
+
+    assert complete("collection", "r").values == ["root"]
+    assert complete("path", "engineering/環", collection="root").values == [SETUP]
+    assert complete("path", "Holidays").values == [HOLIDAYS]
+    assert complete("path", "").total == len(agent.do(lambda client: client.list_resources()).resources)
+    assert complete("other", "r").values == []
+    prompt = types.PromptReference(type="ref/prompt", name="answer")
+    found = agent.do(lambda client: client.complete(prompt, {"name": "collection", "value": ""}))
+    assert found.completion.values == ["root"]
 
 
 def test_the_prompt_asks_for_an_answer_with_citations(agent: Agent) -> None:

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from annai.interfaces.mcp.reports import collections_result, import_result, problem_lines, status_result
+from annai.interfaces.mcp.reports import (
+    collections_result,
+    import_result,
+    listing_result,
+    status_result,
+)
 from annai.interfaces.mcp.results import ToolResult
 from annai.text.tokens import count_tokens
 from annai.types import (
@@ -16,6 +21,8 @@ from annai.types import (
     CollectionStatus,
     FileState,
     ImportSummary,
+    ListedEntry,
+    Listing,
     Problem,
     Request,
     Statistics,
@@ -115,6 +122,22 @@ def test_every_file_that_could_not_be_read_is_named_on_some_page(reader: Reader)
     reader.read("list_collections")
 
 
+def test_a_list_of_documents_with_endless_names_can_be_continued(reader: Reader) -> None:
+    page = reader.read("list_documents")
+    assert [each["path"] for each in page["entries"]] == sorted(DOCUMENTS)
+    assert len(page["not_indexed"]) > 1
+    assert "leave out `after`" in reader.agent.failure("list_documents", after="nothing")
+    entries = tuple(ListedEntry(f"{'縞馬/' * 30}{number}.md", 1, LONG_LINE[:200]) for number in range(40))
+    listing, after = Listing(40, entries), ""
+    paths: list[str] = []
+    while len(paths) < len(entries):
+        result = listing_result(listing, 1000, after)
+        check(result, 1000)
+        paths += [each["path"] for each in result.fields["entries"]]
+        after = result.fields.get("next_after", "")
+    assert paths == [each.name for each in entries]
+
+
 @pytest.mark.parametrize("budget", [1000, 4000])
 def test_ten_thousand_failures_and_five_hundred_collections_come_in_pages(long_status: Status, budget: int) -> None:
     first = collections_result(long_status, budget, 1)
@@ -124,8 +147,7 @@ def test_ten_thousand_failures_and_five_hundred_collections_come_in_pages(long_s
     assert "To continue, call `list_collections` with `page` 2." in first.text
     check(first, budget)
     check(last, budget)
-    problems = problem_lines(long_status.collections)
-    check(import_result(ImportSummary(failed=len(problems)), 1, problems, budget), budget)
+    check(import_result(ImportSummary(failed=1), long_status, ["Why. " * 100], budget), budget)
     first = status_result(long_status, budget, 1)
     check(first, budget)
     last = status_result(long_status, budget, first.fields["pages"])

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +25,7 @@ from annai.config import load_config
 from annai.indexing.lock import IndexLock
 from annai.interfaces.mcp.access import Access
 from annai.project import Project
-from tests.agents import ERAS, connected
+from tests.agents import ERAS, connected, text
 from tests.conftest import Annai
 from tests.loopback import eventually
 
@@ -224,6 +226,27 @@ def test_a_client_that_dies_while_much_is_indexed_takes_its_server_with_it(proje
     assert index_is_free(project)
 
 
+def test_while_much_is_indexed_the_state_is_told_and_a_path_is_indexed_first(project: Path) -> None:
+    for number in range(3000):
+        (project / f"{number}.md").write_text(f"# Note {number}\n\n" + f"ostrich {number} lives here. " * 80)
+    with connected(project, "auto") as agent:
+        status = agent.call("index_status")
+        assert re.search(r"is being updated, [\d,]+ of 3,003 files done", text(status))
+        assert status.structured_content["up_to_date"] is False
+        assert "zebra.md is not indexed yet: it waits in the queue" in agent.failure("get_document", path="zebra.md")
+        assert "zebra.md is not indexed yet" in agent.failure("list_documents", path="zebra.md")
+        done = agent.fields("reindex", paths=["zebra.md"])
+        assert (done["added"], done["failed"]) == (1, 0)
+        assert done["waiting"] > 500
+        assert agent.fields("get_document", path="zebra.md")["content"].startswith("# The zebra")
+        assert agent.fields("reindex", paths=["zebra.md"])["unchanged"] == 1
+        assert agent.fields("reindex", paths=["zebra.md"], force=True)["updated"] == 1
+        (project / "zebra.md").unlink()
+        assert agent.fields("reindex", paths=["zebra.md"])["deleted"] == 1
+        (project / "paper.pdf").write_text("%PDF")
+        assert "paper.pdf is not indexed" in text(agent.call("reindex", paths=["paper.pdf"]))
+
+
 @pytest.mark.parametrize("mode", ERAS)
 def test_a_cancelled_request_is_given_up_and_the_next_is_answered(project: Path, mode: str) -> None:
     for number in range(3000):
@@ -366,6 +389,78 @@ def test_a_message_without_end_is_refused_and_the_next_is_answered(project: Path
         server.send(b'{"jsonrpc": "2.0", "id": 9, "method": "' + b"x" * 20_000_000 + b'"}\n')
         assert server.answer(None)["error"]["code"] == -32700
         assert server.ask("tools/list", {})["result"]["tools"]
+
+
+def test_what_is_no_text_or_no_message_is_answered_with_its_id(project: Path) -> None:
+    searching = rb'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "search", "arguments": '
+    wrong: list[tuple[bytes, object]] = [
+        (rb'{"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "\ud83d"}}', 9),
+        (b'{"jsonrpc": "2.0", "id": "x", "method": "resources/read", "params": {"uri": "annai://root/\xff"}}', "x"),
+        (b'{"jsonrpc": "2.0", "id": 9, "method": 5}', 9),
+        (b"[" * 100_000, None),
+    ]
+    with raw(project) as server:
+        server.shake_hands()
+        for line, number in wrong:
+            server.send(line + b"\n")
+            assert server.process.stdout
+            assert json.loads(server.process.stdout.readline())["id"] == number
+        server.send(searching + rb'{"query": "zebra \ud83d"}}}' + b"\n")
+        assert server.answer(7)["result"]["structuredContent"]["results"][0]["path"] == "zebra.md"
+
+
+@pytest.mark.parametrize("how", ["unread", "a pipe that was closed", "closed from the start"])
+def test_standard_error_neither_blocks_nor_ends_the_server(project: Path, how: str) -> None:
+    with raw(project) as server:
+        if how == "closed from the start":
+            server.process.kill()
+            server.process.communicate()
+            shell = ["sh", "-c", 'exec "$0" -m annai mcp --verbose 2>&-', sys.executable]
+            server.process = subprocess.Popen(shell, cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        elif how == "a pipe that was closed":
+            assert server.process.stderr
+            server.process.stderr.close()
+            server.process.stderr = None
+        server.shake_hands()
+        for _ in range(2000 if how == "unread" else 10):
+            server.send(b"every such line is logged\n")
+            assert server.answer(None)["error"]
+        assert server.search("zebra")["structuredContent"]["results"]
+        assert server.process.stdin
+        server.process.stdin.close()
+        server.process.stdin = None
+        assert server.process.wait(30) == 0
+
+
+def test_what_is_deleted_under_the_server_is_made_anew_or_told_and_noticed_again(project: Path) -> None:
+    others = project.parent / "others"
+    shutil.copytree(project, others)
+    calls: list[tuple[str, dict[str, object]]] = [
+        ("search", {"query": "zebra"}),
+        ("get_document", {"path": "zebra.md"}),
+        ("list_documents", {}),
+        ("reindex", {}),
+    ]
+    with connected(project, "auto") as agent:
+        for tool, arguments in calls:
+            agent.fields(tool, **arguments)
+            # As `git clean -fdx` does.
+            shutil.rmtree(project / ".annai")
+            assert agent.fields(tool, **arguments).get("total", 3)
+        Annai(project)("collection", "add", "-n", "others", "-d", "Others", "-s", str(others))
+        eventually(lambda: "others" in agent.tools())
+        agent.fields("others", query="lion")
+        shutil.rmtree(others)
+        eventually(lambda: f"There is no folder {others}" in text(agent.call("others", query="lion")))
+        assert f"There is no folder {others}" in agent.fields("index_status")["problem"]
+        others.mkdir()
+        (others / "emu.md").write_text("# Emu\n\nAn emu came back.")
+        eventually(lambda: [row["path"] for row in agent.fields("others", query="emu")["results"]] == ["emu.md"])
+        shutil.rmtree(project)
+        assert "is gone; put it back" in agent.failure("search", query="zebra")
+        project.mkdir()
+        (project / "gnu.md").write_text("# Gnu\n\nA gnu came.")
+        eventually(lambda: bool((agent.call("search", query="gnu").structured_content or {}).get("total")))
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -79,6 +79,16 @@ def test_a_document_comes_back_as_it_went_in(store: Store) -> None:
     assert sections[0].title == "Title"
 
 
+def test_documents_are_listed_in_the_order_of_their_paths(store: Store) -> None:
+    store.write("a", [indexed(path, parts=2) for path in ("b.md", "é.md", "a/b.md", "a.md", "題.md")])
+    store.write("a", states=[FileState("skipped.md", 1, 1, problem=Problem("skipped", "binary"))])
+    listed = store.documents("a")
+    assert [each.path for each in listed] == sorted(["b.md", "é.md", "a/b.md", "a.md", "題.md"])
+    assert (listed[0].title, listed[0].sections) == ("Title", 3)
+    assert store.documents("a", after="a/b.md", limit=2) == listed[2:4]
+    assert store.documents("unknown") == []
+
+
 @pytest.mark.parametrize(
     "path", ["it's.md", 'quo"te.md', "絵文字😀.md", "nul\0.md", "new\nline.md", "%_*?.md", "a" * 500]
 )
@@ -452,6 +462,15 @@ def test_a_claim_takes_the_oldest_and_no_path_twice(store: Store) -> None:
     assert store.requests.claim(10) == []
     assert store.requests.due() == 5
     assert store.requests.due(["b"]) == 1
+
+
+def test_what_is_to_be_done_first_is_claimed_before_all_others(store: Store) -> None:
+    store.requests.add("a", ["1.md", "2.md", "3.md"])
+    store.requests.add("a", ["3.md", "4.md"], first=True)
+    store.requests.add("a", ["5.md"], first=True)
+    store.requests.add("a", ["6.md"])
+    assert [each.path for each in store.requests.claim(2)] == ["5.md", "3.md"]
+    assert [each.path for each in store.requests.claim(9)] == ["4.md", "1.md", "2.md", "6.md"]
 
 
 def test_what_is_finished_is_written_down(store: Store) -> None:

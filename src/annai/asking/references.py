@@ -31,7 +31,7 @@ _EXPLICIT_ANCHOR = re.compile(r"\{(?:#|/\*\s*#?)([^\s{}*]+)")
 
 def locate(store: DocumentReader, config: Config, reference: str) -> Selection:
     """Find a document, a section or some lines, by any address that annai prints."""
-    sources = _sources(store, config)
+    sources = known_sources(store, config)
     missing: NotFound | None = None
     for address in readings(unicodedata.normalize("NFC", reference)):
         for name, path in (each for tier in meanings(sources, config, address.path) for each in tier.items()):
@@ -139,7 +139,7 @@ def _overlap(pairs: set[str], others: set[str]) -> float:
     return len(pairs & others) / (len(pairs) + len(others))
 
 
-def _sources(store: DocumentReader, config: Config) -> dict[str, Path]:
+def known_sources(store: DocumentReader, config: Config) -> dict[str, Path]:
     """Where the files of every collection are; those that searches skip come last."""
     known = sorted(collections.registered(store, config), key=lambda each: not each.enabled)
     return {each.name: each.source for each in known or collections.searchable(store, config)}

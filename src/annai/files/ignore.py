@@ -81,25 +81,27 @@ class Patterns:
 
 
 def read_patterns(files: Sequence[str]) -> Patterns:
-    """The lines of several ignore files, one after the other; a missing file has none."""
-    lines: list[str] = []
-    for file in files:
-        try:
-            # As in git, a symbolic link is not an ignore file: it could point anywhere.
-            if not stat.S_ISREG(os.lstat(file).st_mode):
-                continue
-            with Path(file).open("rb") as stream:
-                data = stream.read(MAX_FILE_BYTES + 1)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            logger.warning("cannot read %r (%s); its patterns are ignored", file, error.strerror)
-            continue
-        if len(data) > MAX_FILE_BYTES:
-            logger.warning("%r is longer than %d bytes; the rest of it is ignored", file, MAX_FILE_BYTES)
-            data = data[:MAX_FILE_BYTES].rpartition(b"\n")[0]
-        lines += data.decode("utf-8-sig", errors="replace").split("\n")
-    return Patterns(lines, " and ".join(files))
+    """The lines of several ignore files, one after the other."""
+    return Patterns([line for file in files for line in read_lines(file)], " and ".join(files))
+
+
+def read_lines(file: str) -> list[str]:
+    """The lines of an ignore file; a missing one has none."""
+    try:
+        # As in git, a symbolic link is not an ignore file: it could point anywhere.
+        if not stat.S_ISREG(os.lstat(file).st_mode):
+            return []
+        with Path(file).open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        logger.warning("cannot read %r (%s); its patterns are ignored", file, error.strerror)
+        return []
+    if len(data) > MAX_FILE_BYTES:
+        logger.warning("%r is longer than %d bytes; the rest of it is ignored", file, MAX_FILE_BYTES)
+        data = data[:MAX_FILE_BYTES].rpartition(b"\n")[0]
+    return data.decode("utf-8-sig", errors="replace").split("\n")
 
 
 class _Group:

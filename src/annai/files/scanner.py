@@ -67,7 +67,7 @@ def scan(
     just these too. The folders `without` are as if they were not there. Raises `CollectionError` if the source itself
     cannot be listed; a folder below it that cannot be listed counts as unchanged.
     """
-    walk = _Walk(source, settings, only, without)
+    walk = Walk(source, settings, only, without)
     return compare(walk.files(), known, source=source, inaccessible=walk.inaccessible)
 
 
@@ -166,7 +166,7 @@ class _Rules(NamedTuple):
     """How many characters of a path from the root of the repository lead to that folder."""
 
 
-class _Folder(NamedTuple):
+class Folder(NamedTuple):
     """A folder to list."""
 
     file: str
@@ -183,7 +183,7 @@ class _Folder(NamedTuple):
     """Whether everything in it is scanned, or only what leads to the requested paths."""
 
 
-class _Walk:
+class Walk:
     """One walk through a source, or through the parts of it that lead to the requested paths."""
 
     def __init__(
@@ -203,15 +203,15 @@ class _Walk:
         self._prefix = ""
         """The path from the root of the git repository to the source, with a slash at the end."""
         self._files: list[ScannedFile] = []
-        self._links: list[tuple[str, str, _Folder]] = []
-        self._pending: list[_Folder] = []
+        self._links: list[tuple[str, str, Folder]] = []
+        self._pending: list[Folder] = []
         self._visited: set[str] = set()
         self._without = frozenset(os.path.realpath(folder) for folder in without)
 
     def files(self) -> list[ScannedFile]:
         """Walk, and return the files in the order of their paths."""
         rules = self._parent_rules() if self._settings.respect_gitignore else ()
-        start = _Folder(os.fspath(self._source), "", self._real_source, rules, -1, is_requested=self._requested is None)
+        start = Folder(os.fspath(self._source), "", self._real_source, rules, -1, is_requested=self._requested is None)
         self._pending.append(start)
         while self._pending:
             self._list(self._pending.pop())
@@ -233,7 +233,7 @@ class _Walk:
     def _own_spelling(self, file: str) -> str:
         return _decoded(os.path.relpath(file, self._source)).replace(os.sep, "/")
 
-    def _list(self, folder: _Folder) -> None:
+    def _list(self, folder: Folder) -> None:
         """Sort the entries of one folder into files, folders and links."""
         if folder.real in self._visited or (self._without and os.path.normpath(folder.real) in self._without):
             return
@@ -267,7 +267,7 @@ class _Walk:
                     continue
                 self._files.append(ScannedFile(path, entry.path, status.st_size, *file_times(status)))
 
-    def _add_own_rules(self, folder: _Folder, entries: Sequence[os.DirEntry[str]]) -> _Folder:
+    def _add_own_rules(self, folder: Folder, entries: Sequence[os.DirEntry[str]]) -> Folder:
         """The folder with its own ignore files added to its rules."""
         present = {entry.name: entry.path for entry in entries if entry.name in IGNORE_FILES}
         patterns = read_patterns([present[name] for name in IGNORE_FILES if name in present]) if present else None
@@ -275,7 +275,7 @@ class _Walk:
             return folder
         return folder._replace(rules=(*folder.rules, _Rules(patterns, len(self._prefix + folder.path))))
 
-    def _follow(self, path: str, file: str, folder: _Folder) -> None:
+    def _follow(self, path: str, file: str, folder: Folder) -> None:
         """Resolve a link, and include its target if that is inside the source."""
         name = path.rpartition("/")[2]
         real = os.path.realpath(file)
@@ -299,19 +299,19 @@ class _Walk:
     def _leads_to_requested(self, path: str) -> bool:
         return path in self._parents or (self._requested is not None and path in self._requested)
 
-    def _subfolder(self, name: str, path: str, folder: _Folder, file: str, real: str) -> _Folder:
+    def _subfolder(self, name: str, path: str, folder: Folder, file: str, real: str) -> Folder:
         included = max(folder.included, self._include.last_match(name, path, is_folder=True))
         is_requested = folder.is_requested or (self._requested is not None and path in self._requested)
-        return _Folder(file, f"{path}/", real, folder.rules, included, is_requested)
+        return Folder(file, f"{path}/", real, folder.rules, included, is_requested)
 
-    def _should_enter(self, name: str, path: str, folder: _Folder) -> bool:
+    def _should_enter(self, name: str, path: str, folder: Folder) -> bool:
         return name not in SKIPPED_FOLDERS and not self._is_excluded(name, path, folder, is_folder=True)
 
-    def _should_include(self, name: str, path: str, folder: _Folder) -> bool:
+    def _should_include(self, name: str, path: str, folder: Folder) -> bool:
         included = max(folder.included, self._include.last_match(name, path, is_folder=False))
         return self._include.selects(included) and not self._is_excluded(name, path, folder, is_folder=False)
 
-    def _is_excluded(self, name: str, path: str, folder: _Folder, *, is_folder: bool) -> bool:
+    def _is_excluded(self, name: str, path: str, folder: Folder, *, is_folder: bool) -> bool:
         """Whether the exclude patterns or the ignore files exclude a file or folder of `folder`."""
         if self._exclude.selects(self._exclude.last_match(name, path, is_folder)):
             return True
@@ -338,7 +338,7 @@ class _Walk:
             rules.append(_Rules(read_patterns([str(above / name) for name in IGNORE_FILES]), prefix_length))
         return tuple(rules)
 
-    def _handle_unlistable(self, folder: _Folder, error: OSError) -> None:
+    def _handle_unlistable(self, folder: Folder, error: OSError) -> None:
         if folder.path:
             self._handle_inaccessible(folder.path.removesuffix("/"), folder.file, error)
         elif isinstance(error, FileNotFoundError):

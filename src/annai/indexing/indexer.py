@@ -100,13 +100,14 @@ class Indexer:
         force: bool = False,
         retry_failed: bool = True,
         at_once: bool = True,
+        first: bool = False,
         confirm: Confirm | None = None,
     ) -> tuple[list[int], int]:
         """Compare the collection, or only these paths, with the disk and queue what differs; with `force`, everything.
 
         With `retry_failed`, files that failed and have not changed since are queued too, except those that kill
-        processes. Unless `at_once`, a file that keeps changing waits for its turn. Returns the requests' ids, and how
-        many files are unchanged.
+        processes. Unless `at_once`, a file that keeps changing waits for its turn; what is to be done `first` comes
+        before all that waits. Returns the requests' ids, and how many files are unchanged.
         """
         self.check_embedder(collection)
         collection = self._record_settings(collection)
@@ -121,7 +122,7 @@ class Indexer:
         logger.debug("[index] %s: %d changes, %d unchanged", collection.name, len(paths), found.unchanged)
         if not paths and not collection.imported_at:
             self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
-        return self._queue(collection.name, paths, at_once) if paths else [], found.unchanged
+        return self._queue(collection.name, paths, at_once, first) if paths else [], found.unchanged
 
     def processes(self, total: int) -> Processes:
         """The processes of a run that indexes so many files: close them at its end."""
@@ -239,20 +240,20 @@ class Indexer:
         states = self._store.states(collection.name).values()
         return any(not state.problem or state.problem.kind == "failed" for state in states)
 
-    def _queue(self, collection: str, paths: Sequence[str], at_once: bool) -> list[int]:
-        """Queue the paths and return the requests' ids; a pending request that was not tried yet is kept.
+    def _queue(self, collection: str, paths: Sequence[str], at_once: bool, first: bool) -> list[int]:
+        """Queue the paths and return the requests' ids; a pending one that was not tried yet is kept, unless `first`.
 
-        One whose process died is kept too: it may be the file's fault.
+        One whose process died is kept in any case: it may be the file's fault.
         """
         waiting = {
             request.path: request.id
             for request in self._store.requests.pending(collection, paths)
-            if request.error == PROCESS_ENDED or not (request.attempts or (at_once and request.error))
+            if request.error == PROCESS_ENDED or not (first or request.attempts or (at_once and request.error))
         }
         numbers = [waiting[path] for path in paths if path in waiting]
         new = [path for path in paths if path not in waiting]
         pauses = {path: 0.0 if at_once else self._pace.pause(collection, path) for path in new}
-        numbers += self._store.requests.add(collection, [path for path in new if not pauses[path]])
+        numbers += self._store.requests.add(collection, [path for path in new if not pauses[path]], first=first)
         for path in new:
             if pauses[path]:
                 numbers += self._store.requests.add(collection, [path], pause=pauses[path], error=KEEPS_CHANGING)

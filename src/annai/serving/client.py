@@ -57,6 +57,8 @@ class Client(Project):
     list_collections = _remote(Project.list_collections)
     document_paths = _remote(Project.document_paths)
     folder = _remote(Project.folder)
+    browse = _remote(Project.browse)
+    why_missing = _remote(Project.why_missing)
     add_collection = _remote(Project.add_collection)
     update_collection = _remote(Project.update_collection)
     delete_collection = _remote(Project.delete_collection)

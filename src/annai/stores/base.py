@@ -26,6 +26,7 @@ from annai.types import (
     Collection,
     Document,
     FileState,
+    ListedDocument,
     Request,
     RequestStatus,
     Section,
@@ -103,10 +104,13 @@ class Requests(ABC):
     """
 
     @abstractmethod
-    def add(self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "") -> list[int]:
+    def add(
+        self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "", first: bool = False
+    ) -> list[int]:
         """Queue a request for each path; one that is still pending for it becomes `skipped`. Returns the new ids.
 
-        They are due after `pause` seconds; `error` tells why they wait.
+        They are due after `pause` seconds; `error` tells why they wait. Those that are to be done `first` get ids
+        below all others, so that they are claimed before them.
         """
 
     @abstractmethod
@@ -188,6 +192,10 @@ class DocumentReader(ABC):
 
         With `under`, only the files that these paths name and those in the folders that they name.
         """
+
+    @abstractmethod
+    def documents(self, collection: str, *, after: str = "", limit: int | None = None) -> list[ListedDocument]:
+        """The documents of a collection in the order of their paths, from the one after this path on."""
 
     @abstractmethod
     def document(self, collection: str, path: str) -> Document | None:

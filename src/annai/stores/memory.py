@@ -27,7 +27,7 @@ from annai.stores.memory_requests import MemoryRequests
 from annai.stores.paths import is_under, path_prefixes, trim_prefix
 from annai.stores.scores import top_scores
 from annai.text.fields import FieldWeights
-from annai.types import Collection, Document, FileState, Outline, Statistics, StoredSection, Where
+from annai.types import Collection, Document, FileState, ListedDocument, Outline, Statistics, StoredSection, Where
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -105,6 +105,17 @@ class MemoryStore(Store):
             imported_at=new.collection.imported_at,
         )
         self._contents[name] = self._contents.pop(staging)
+
+    @_with_lock
+    def documents(self, collection: str, *, after: str = "", limit: int | None = None) -> list[ListedDocument]:
+        """The documents in the order of their paths."""
+        documents = self._contents[collection].documents if collection in self._contents else {}
+        paths = sorted(path for path in documents if path > after)[:limit]
+        sections = {path: documents[path][1].sections for path in paths}
+        return [
+            ListedDocument(path, documents[path][1].document.title, len(sections[path]), sections[path][0].token_count)
+            for path in paths
+        ]
 
     @_with_lock
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:

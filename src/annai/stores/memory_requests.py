@@ -30,17 +30,23 @@ class MemoryRequests(Requests):
         self._of_path: dict[tuple[str, str], set[int]] = {}
         """Collection and path → the numbers of its rows among those."""
 
-    def add(self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "") -> list[int]:
-        """Skip what is pending for these paths, then add new rows."""
+    def add(
+        self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "", first: bool = False
+    ) -> list[int]:
+        """Skip what is pending for these paths, then add new rows; those to be done first in front of the others."""
         with self._lock:
+            unique = list(dict.fromkeys(paths))
+            lowest = min(self._rows, default=1) - len(unique)
             added = []
-            for path in dict.fromkeys(paths):
+            for index, path in enumerate(unique):
                 for row in self._of(collection, path, "pending"):
                     self._change(row, status="skipped", completed_at=timestamp(), error=SUPERSEDED)
-                number = next(self._numbers)
+                number = lowest + index if first else next(self._numbers)
                 self._due[number] = time.time() + pause if pause else 0.0
                 self._keep(Request(number, collection, path, created_at=timestamp(), error=error))
                 added.append(number)
+            if first:
+                self._rows, self._open = dict(sorted(self._rows.items())), dict(sorted(self._open.items()))
             return added
 
     def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:

@@ -69,6 +69,8 @@ class Worker:
         self._changed: dict[str, set[str]] = {}
         self._changed_lock = threading.Lock()
         self._watched: dict[str, Path] = {}
+        self._folders: dict[Path, tuple[int, int] | None] = {}
+        """Which folders are watched, by device and inode: one that was deleted and made again is another."""
         self._next_scan = 0.0
         self._is_reconciled = False
         """Whether everything was compared with the disk since the watcher started, or since a burst."""
@@ -192,14 +194,16 @@ class Worker:
     def _watch(self) -> None:
         """Watch the sources of the collections as they are now."""
         sources = self._sources()
-        if self._watcher is not None and self._watcher.sources == sources:
+        folders = {source: _identify(source) for source in sources.values()}
+        if self._watcher is not None and self._watcher.sources == sources and folders == self._folders:
             return
         self._unwatch()
+        self._folders = folders
         if self._engine.config.watcher.enabled and sources:
             self._watcher = Watcher(sources, self._engine.config.watcher.debounce_ms, self._on_changes)
             self._watcher.start()
         elif self._watched == sources:
-            return
+            return  # They are compared regularly.
         self._watched = sources
         self._next_scan, self._is_reconciled = 0.0, False
 
@@ -248,3 +252,12 @@ class Worker:
     def _pause(self, seconds: float) -> None:
         if not self._stop.is_set():
             self._wake.wait(seconds)
+
+
+def _identify(folder: Path) -> tuple[int, int] | None:
+    """Which folder is there, whatever its name; None if there is none."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -44,8 +44,6 @@ class Indexing:
         self._long = ThreadPoolExecutor(1, "mcp-long")
         self._stopping = threading.Event()
         self._next_refresh: dict[tuple[str, ...], float] = {}
-        self._known_filled: set[tuple[str, ...]] = set()
-        """Sets of collections that are known to hold documents."""
         self._is_behind = False
         """Whether files were still waiting after the last comparison with the disk."""
 
@@ -60,30 +58,30 @@ class Indexing:
         for threads in (self._threads, self._long):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    async def refresh(self, names: tuple[str, ...], report: Report) -> Freshness:
+    async def refresh(self, names: tuple[str, ...], report: Report, *, wait: bool = True) -> Freshness:
         """Bring what a search of these collections looks at up to date.
 
-        It waits long only for the first index, without which there is nothing to search. A problem is reported with
-        the answer, and the index can be searched_names as it is.
+        It waits long only for the first index, without which there is nothing to search, and only if `wait` says so. A
+        problem is reported with the answer, and the index can be searched as it is.
         """
-        if time.monotonic() < self._next_refresh.get(names, 0.0):
-            return Freshness()
         try:
-            return await self._refresh(names, report)
+            # Asked every time: somebody may have deleted the index.
+            is_first = await self.use(lambda project: _is_empty(project, names))
+            if not is_first and time.monotonic() < self._next_refresh.get(names, 0.0):
+                return Freshness()
+            return await self._refresh(names, report, is_first=is_first, wait=wait)
         except AnnaiError as error:
             return Freshness(problem=str(error))
 
-    async def _refresh(self, names: tuple[str, ...], report: Report) -> Freshness:
+    async def _refresh(self, names: tuple[str, ...], report: Report, *, is_first: bool, wait: bool) -> Freshness:
         start = time.monotonic()
-        is_first = names not in self._known_filled and await self.use(lambda project: _is_empty(project, names))
-        self._known_filled |= set() if is_first else {names}
         if self._is_behind and not is_first and (waiting := await self.use(_waiting_files)):
             # Much is being indexed: a search does without it, and another comparison would only slow it down.
             return Freshness(waiting)
         reporter = _ProgressReporter(report)
         freshness = await self._run_with_progress(lambda project, _: project.refresh(names), reporter)
         took, waiting = time.monotonic() - start, freshness.waiting
-        while waiting and is_first and time.monotonic() < start + FIRST_INDEX_SECONDS:
+        while waiting and is_first and wait and time.monotonic() < start + FIRST_INDEX_SECONDS:
             await reporter.report_waiting(waiting)
             await asyncio.sleep(REPORT_SECONDS)
             waiting = await self.use(_waiting_files)
@@ -97,7 +95,9 @@ class Indexing:
         """Compare everything, or what lies under the paths, with the disk, and index what differs."""
         self._next_refresh.clear()
         return await self._run_with_progress(
-            lambda project, progress: _reindex(project, paths, force, progress), _ProgressReporter(report), is_long=True
+            lambda project, progress: _reindex(project, paths, force, progress),
+            _ProgressReporter(report),
+            is_long=not paths,
         )
 
     async def _run_with_progress(
@@ -160,7 +160,7 @@ def _waiting_files(project: Project) -> int:
 
 
 def _is_empty(project: Project, names: Sequence[str]) -> bool:
-    return not any(project.document_paths(name) for name in names or searched_names(project))
+    return not any(project.document_paths(name, limit=1) for name in names or searched_names(project))
 
 
 def _reindex(project: Project, paths: Sequence[str], force: bool, progress: Progress) -> ImportSummary:

@@ -4,11 +4,23 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from annai.interfaces.mcp.budget import Item, check_page, clip, clip_line, fit_lines, json_tokens, paginate
+from annai.errors import QueryError
+from annai.interfaces.mcp.budget import (
+    Item,
+    check_page,
+    check_room,
+    clip,
+    clip_line,
+    fit_items,
+    fit_lines,
+    json_tokens,
+    paginate,
+)
 from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult
 from annai.interfaces.render import collection_json, searched_sentence, summary_line
 from annai.serving.wire import plain
-from annai.types import Collection, CollectionStatus, ImportSummary, Status
+from annai.types import Collection, CollectionStatus, ImportSummary, ListedEntry, Listing, Status
+from annai.values import shorten
 
 SHARE = 0.2
 """The share of a budget for each of several lists of one report; the rest is for what is said once."""
@@ -30,52 +42,102 @@ def collections_result(status: Status, budget: int, page: int = 1) -> ToolResult
     return _paged(fields, [*lines, covered], "list_collections", page, len(pages))
 
 
-def import_result(summary: ImportSummary, total_sections: int, problems: Sequence[str], budget: int) -> ToolResult:
-    """What an import did."""
-    fields: dict[str, Any] = {**asdict(summary), "total_sections": total_sections}
-    text = f"The index is up to date: {summary_line(summary)}, total_sections {total_sections:,}."
-    if problems:
+def listing_result(listing: Listing, budget: int, after: str = "", notes: Sequence[str] = ()) -> ToolResult:
+    """The documents of a folder or a glob, or the folders of a large one, from the one after this on."""
+    share = int(budget * SHARE)
+    problems = fit_lines([f"{each.path}: {each.problem.reason}" for each in listing.problems if each.problem], share)
+    notes = fit_lines(notes, share)
+    names = [each.name for each in listing.entries]
+    if after and after not in names:
+        raise QueryError(f"{shorten(after)} is not in this list; leave out `after`.")
+    rest = listing.entries[names.index(after) + 1 if after else 0 :]
+    # Only what is shown is measured: the list may be very long.
+    shown = fit_items(map(_entry_item, rest), check_room(budget - 2 * share - NOTE_TOKENS))
+    check_room(len(shown) - bool(rest))
+    rows, lines = _columns(shown)
+    fields: dict[str, Any] = {"total": listing.documents, "entries": rows}
+    fields |= ({"not_indexed": problems} if problems else {}) | ({"notes": notes} if notes else {})
+    has_folders = any(not each.title for each in listing.entries)
+    lines = [
+        f"{listing.documents:,} documents{'; list a folder by its name as `path`' if has_folders else ''}:",
+        *lines,
+        *([f"Not indexed ({len(listing.problems):,}):", _list(problems)] if problems else []),
+        *(f"Note: {note}" for note in notes),
+    ]
+    if len(shown) < len(rest):
+        fields |= {"remaining": len(rest) - len(shown), "next_after": rest[len(shown) - 1].name}
+        lines.append(f"{fields['remaining']:,} more; to continue, add `after` {fields['next_after']!r}.")
+    return ToolResult(fields, "\n".join(lines))
+
+
+def import_result(summary: ImportSummary, status: Status, reasons: Sequence[str], budget: int) -> ToolResult:
+    """What an import did, and which files are not indexed; first those that were asked for."""
+    total, waiting = sum(each.statistics.sections for each in status.collections), waiting_files(status)
+    fields: dict[str, Any] = {**asdict(summary), "total_sections": total}
+    text = f"{'Done' if waiting else 'The index is up to date'}: {summary_line(summary)}, total_sections {total:,}."
+    if waiting:
+        fields["waiting"] = waiting
+        text += f" {waiting:,} other files still wait to be indexed."
+    if problems := [*reasons, *problem_lines(status.collections), *error_lines(status)]:
         fields["problems"] = fit_lines(problems, budget - 2 * NOTE_TOKENS)
         text += "\n\nNot indexed (`index_status` names all):\n" + _list(fields["problems"])
     return ToolResult(fields, text)
 
 
-def status_result(status: Status, budget: int, page: int = 1) -> ToolResult:
-    """The state of the index; of long lists, the page with this number."""
-    waiting = status.requests.get("pending", 0) + status.requests.get("processing", 0)
+def status_result(status: Status, budget: int, page: int = 1, problem: str = "") -> ToolResult:
+    """The state of the index, and why it could not be brought up to date; of long lists, the page with this number."""
+    waiting = waiting_files(status)
     collections, share = status.collections, int(budget * SHARE)
     listed = paginate([*map(_state_item, collections)], share)
     problems = paginate([(line, line) for line in map(clip_line, problem_lines(collections))], share)
     count = max(len(listed), len(problems))
     check_page(page, count, "the status")
     rows, row_lines = _columns(listed[page - 1] if page <= len(listed) else [])
-    _, problem = _columns(problems[page - 1] if page <= len(problems) else [])
+    _, named = _columns(problems[page - 1] if page <= len(problems) else [])
     indexing = fit_lines(status.indexing, share // 2)
-    fields = {
+    fields: dict[str, Any] = {
         "root": clip(str(status.root)),
-        "up_to_date": not waiting,
+        "up_to_date": not (waiting or problem),
         "waiting": waiting,
+        **({"queued": status.queued} if waiting else {}),
         "indexing": indexing,
         "documents": sum(each.statistics.documents for each in collections),
         "sections": sum(each.statistics.sections for each in collections),
         "collections": rows,
-        "problems": problem,
-        "errors": fit_lines([f"{each.collection}:{each.path}: {each.error}" for each in status.errors], share // 2),
+        "problems": named,
+        "errors": fit_lines(error_lines(status), share // 2),
         "embedder": clip(status.embedder),
         "database": clip(status.database),
         "size_on_disk": status.size_on_disk,
     }
-    state = f"being updated, {waiting:,} files to go" if waiting else "up to date"
+    if problem:
+        fields["problem"] = clip_line(problem)
+    queued = max(status.queued, waiting)
+    state = f"being updated, {queued - waiting:,} of {queued:,} files done" if waiting else "up to date"
     total = sum(map(len, problems))
     lines = [
-        f"The index of `{fields['root']}` is {state}: {fields['documents']:,} documents, "
-        f"{fields['sections']:,} sections.",
+        f"The index of `{fields['root']}` is {'not up to date' if problem else state}: {fields['documents']:,} "
+        f"documents, {fields['sections']:,} sections.",
+        *([fields["problem"]] if problem else []),
         *row_lines,
         *([f"Being indexed now: {', '.join(indexing)}"] if indexing else []),
-        *([f"Not indexed ({total:,}):", _list(problem)] if problem else []),
+        *([f"Not indexed ({total:,}):", _list(named)] if named else []),
+        *(["Failed, to be tried again:", _list(fields["errors"])] if fields["errors"] else []),
         f"Embedder {fields['embedder']}; index `{fields['database']}`, {status.size_on_disk:,} bytes.",
     ]
     return _paged(fields, lines, "index_status", page, count)
+
+
+def waiting_files(status: Status) -> int:
+    """How many files are queued or being indexed."""
+    return status.requests.get("pending", 0) + status.requests.get("processing", 0)
+
+
+def error_lines(status: Status) -> list[str]:
+    """The latest requests that failed, with the reasons; those that failed for good are among the problems too."""
+    known = {(each.collection.name, state.path) for each in status.collections for state in each.problems}
+    failed = [each for each in status.errors if (each.collection, each.path) not in known]
+    return [f"{each.collection}:{each.path}: {each.error}" for each in failed]
 
 
 def problem_lines(collections: Sequence[CollectionStatus]) -> list[str]:
@@ -103,6 +165,14 @@ def collection_list(collections: Sequence[Collection], max_bytes: int) -> str:
         lines.append(line)
         remaining -= len(line.encode()) + 1
     return "\n".join(lines)
+
+
+def _entry_item(entry: ListedEntry) -> Item:
+    if not entry.title:
+        return {"folder": entry.name, "documents": entry.documents}, f"- {entry.name} ({entry.documents:,} documents)"
+    title = clip(entry.title)
+    fields = {"path": entry.name, "title": title, "sections": entry.sections, "tokens": entry.tokens}
+    return fields, f"- {entry.name}: {title} ({entry.sections:,} sections, {entry.tokens:,} tokens)"
 
 
 def _collection_item(status: CollectionStatus) -> Item:

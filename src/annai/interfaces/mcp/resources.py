@@ -1,5 +1,6 @@
-"""Which documents can be read as resources? `annai://COLLECTION/PATH`: a list of them in pages, and a template."""
+"""Which documents can be read as resources? `annai://COLLECTION/PATH`: a list in pages, a template, and completion."""
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
@@ -13,6 +14,9 @@ from annai.project import Project
 
 PAGE_DOCUMENTS = 200
 """Documents in one page of the list."""
+
+MAX_COMPLETIONS = 100
+"""The protocol allows no more."""
 
 TEMPLATE = types.ResourceTemplate(
     uri_template="annai://{collection}/{+path}",
@@ -32,20 +36,40 @@ def list_documents(project: Project) -> Listing:
     return [(name, path) for name in searched_names(project) for path in project.document_paths(name)]
 
 
-def list_page(listing: Listing, cursor: str) -> types.ListResourcesResult:
+def list_page(project: Project, cursor: str) -> types.ListResourcesResult:
     """The documents after the one that the cursor names; a cursor stays valid when documents come or go."""
-    start = 0
-    if cursor:
-        last = _parse_uri(cursor)
-        start = sum(each <= last for each in listing)
-    documents = listing[start : start + PAGE_DOCUMENTS]
-    has_more = start + PAGE_DOCUMENTS < len(listing)
+    last_name, last_path = _parse_uri(cursor) if cursor else ("", "")
+    found: Listing = []
+    for name in searched_names(project):
+        if name >= last_name and len(found) <= PAGE_DOCUMENTS:
+            after = last_path if name == last_name else ""
+            paths = project.document_paths(name, after, PAGE_DOCUMENTS + 1 - len(found))
+            found += [(name, path) for path in paths]
+    documents = found[:PAGE_DOCUMENTS]
     return types.ListResourcesResult(
         resources=[
             types.Resource(uri=document_uri(collection, path), name=path, mime_type=_mime_type(path))
             for collection, path in documents
         ],
-        next_cursor=document_uri(*documents[-1]) if has_more else None,
+        next_cursor=document_uri(*documents[-1]) if len(found) > len(documents) else None,
+    )
+
+
+def complete(project: Project, argument: str, text: str, given: Mapping[str, str]) -> types.Completion:
+    """What may stand for `collection` or `path`, of the template or a prompt, if it begins with this text."""
+    names = searched_names(project)
+    if argument == "collection":
+        values = names
+    elif argument == "path":
+        # Until the collection is chosen, a path of any.
+        chosen = [given["collection"]] if given.get("collection") in names else names
+        values = [*dict.fromkeys(path for name in chosen for path in project.document_paths(name))]
+    else:
+        values = []
+    matching = [each for each in values if each.lower().startswith(text.lower())]
+    matching = matching or [each for each in values if text.lower() in each.lower()]
+    return types.Completion(
+        values=matching[:MAX_COMPLETIONS], total=len(matching), has_more=len(matching) > MAX_COMPLETIONS
     )
 
 

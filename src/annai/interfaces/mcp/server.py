@@ -38,6 +38,9 @@ POLL_SECONDS = 1.0
 LISTING_TIME_SHARE = 0.01
 """Checking the list of documents may take this share of the time; where it takes long, it is done less often."""
 
+NOTICE_SECONDS = 5.0
+"""Clients hear of changes in the list of documents at most this often: while much is indexed, it never rests."""
+
 MAX_INSTRUCTIONS_BYTES = 1000
 """They are in the model's context all the time."""
 
@@ -61,8 +64,8 @@ class ProjectServer(Server[None]):
         self._connections: WeakSet[Connection] = WeakSet()
         """The clients that finished the handshake; those of the newer era subscribe by themselves."""
         self._bus = InMemorySubscriptionBus()
-        self._known_documents: resources.Listing | None = None
-        """The documents that clients know of; None until a client has listed them."""
+        self._is_listed = anyio.Event()
+        """Set when a client has listed the documents: from then on it wants to hear of changes."""
         self._last_error = ""
         """The last error logged: each is logged once."""
         super().__init__(
@@ -77,6 +80,7 @@ class ProjectServer(Server[None]):
             on_read_resource=self._read_resource,
             on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt,
+            on_completion=self._complete,
             on_subscriptions_listen=ListenHandler(self._bus),
         )
         # This replaces the SDK's own middleware, which takes measurements that nobody reads.
@@ -140,6 +144,7 @@ class ProjectServer(Server[None]):
     async def _watch(self) -> None:
         """Notify every client when the list of tools or of documents changes."""
         tools: list[tuple[str, str]] | None = None
+        documents: resources.Listing | None = None
         next_listing = 0.0
         while True:
             collections = await self._collections()
@@ -148,13 +153,19 @@ class ProjectServer(Server[None]):
                 await self._notify_list_changed(tools=True)
             tools = current
             start = anyio.current_time()
-            if self._known_documents is not None and start >= next_listing:
+            if self._is_listed.is_set() and start >= next_listing:
                 listing = await self._documents()
-                if listing != self._known_documents:
-                    self._known_documents = listing
+                pause = (anyio.current_time() - start) / LISTING_TIME_SHARE
+                if documents is not None and listing != documents:
                     await self._notify_list_changed(tools=False)
-                next_listing = anyio.current_time() + (anyio.current_time() - start) / LISTING_TIME_SHARE
-            await anyio.sleep(POLL_SECONDS)
+                    pause = max(pause, NOTICE_SECONDS)
+                documents = listing
+                next_listing = anyio.current_time() + pause
+            if self._is_listed.is_set():
+                await anyio.sleep(POLL_SECONDS)
+            else:
+                with anyio.move_on_after(POLL_SECONDS):
+                    await self._is_listed.wait()
 
     async def _notify_list_changed(self, *, tools: bool) -> None:
         await self._bus.publish(ToolsListChanged() if tools else ResourcesListChanged())
@@ -214,11 +225,17 @@ class ProjectServer(Server[None]):
     async def _list_resources(
         self, _ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        listing = await self._documents()
-        if self._known_documents is None:
-            self._known_documents = listing
+        cursor = (params.cursor if params else None) or ""
+        self._is_listed.set()
         with _as_protocol_errors():
-            return resources.list_page(listing, (params.cursor if params else None) or "")
+            try:
+                return await self._indexing.use(lambda project: resources.list_page(project, cursor))
+            except QueryError:
+                raise
+            except AnnaiError as error:
+                # There is nothing to list while the project cannot be opened, which every tool call reports.
+                logger.debug("the documents cannot be listed: %s", error)
+                return types.ListResourcesResult(resources=[])
 
     async def _list_templates(
         self, _ctx: Context, _params: types.PaginatedRequestParams | None
@@ -226,8 +243,18 @@ class ProjectServer(Server[None]):
         return types.ListResourceTemplatesResult(resource_templates=[resources.TEMPLATE])
 
     async def _read_resource(self, _ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        with _as_protocol_errors():
+        with _as_protocol_errors({"uri": str(params.uri)}):
             return await self._indexing.use(lambda project: resources.read_resource(project, str(params.uri)))
+
+    async def _complete(self, _ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        given = (params.context.arguments if params.context else None) or {}
+        asked = params.argument
+        with _as_protocol_errors():
+            return types.CompleteResult(
+                completion=await self._indexing.use(
+                    lambda project: resources.complete(project, asked.name, asked.value, given)
+                )
+            )
 
     # Prompts
 
@@ -246,12 +273,12 @@ class ProjectServer(Server[None]):
 
 
 @contextmanager
-def _as_protocol_errors() -> Iterator[None]:
+def _as_protocol_errors(data: dict[str, str] | None = None) -> Iterator[None]:
     """Turn annai's errors into errors of the protocol."""
     try:
         yield
     except AnnaiError as error:
-        raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        raise MCPError(types.INVALID_PARAMS, str(error), data) from error
 
 
 def _tool_description(tool: Tool) -> types.Tool:

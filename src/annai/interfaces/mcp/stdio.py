@@ -1,10 +1,11 @@
 """How does an agent's program talk to its own annai? One JSON message per line, until it leaves or ends us."""
 
 import asyncio
+import json
 import logging
 import os
+import re
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from mcp.shared.message import SessionMessage
 
 from annai.interfaces.mcp.access import Access
 from annai.interfaces.mcp.server import ProjectServer
-from annai.interfaces.mcp.streams import has_reader
+from annai.interfaces.mcp.streams import flush_errors, has_reader
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ CLOSE_SECONDS = 1.5
 """How long the current document may take at the end: clients wait two seconds and then kill. The next run continues
 whatever is interrupted."""
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 RequestSender = MemoryObjectSendStream[SessionMessage | Exception]
 AnswerSender = MemoryObjectSendStream[SessionMessage]
 AnswerReceiver = MemoryObjectReceiveStream[SessionMessage]
@@ -49,9 +52,7 @@ def serve(access: Access, incoming: BinaryIO, outgoing: BinaryIO) -> None:
         closing = threading.Thread(target=access.close, daemon=True)
         closing.start()
         closing.join(CLOSE_SECONDS)
-        if sys.stderr is not None:
-            with suppress(OSError, ValueError):
-                sys.stderr.flush()
+        flush_errors()
         # Threads that wait for a slow embedder or for a client that does not read must not keep the process alive.
         os._exit(0)
 
@@ -109,11 +110,13 @@ class _Connection:
         if not line.strip():
             return
         try:
-            message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            message = _parse(line)
         except ValueError:
             logger.warning("refused a line that is not a JSON-RPC message")
-            error = types.ErrorData(code=types.PARSE_ERROR, message="This line is not a JSON-RPC message.")
-            await answers.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=None, error=error)))
+            number = _id_of(line)
+            code = types.PARSE_ERROR if number is None else types.INVALID_REQUEST
+            error = types.ErrorData(code=code, message="This line is not a JSON-RPC message.")
+            await answers.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=number, error=error)))
             return
         if isinstance(message, types.JSONRPCRequest) and message.method != "subscriptions/listen":
             self._unanswered.add(message.id)
@@ -144,6 +147,29 @@ class _Connection:
                     return
                 if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) and message.id is not None:
                     self._unanswered.discard(message.id)
+
+
+def _parse(line: bytes) -> types.JSONRPCMessage:
+    """The message of a line. Half of a surrogate pair, as of an emoji that a program cut in two, becomes U+FFFD."""
+    try:
+        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        # JSON can spell it, but it is no text.
+        try:
+            text = json.dumps(json.loads(line.decode(errors="replace")), ensure_ascii=False)
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
+        return types.jsonrpc_message_adapter.validate_json(_SURROGATE.sub("\ufffd", text), by_name=False)
+
+
+def _id_of(line: bytes) -> types.RequestId | None:
+    """The id of what is not a message, if it has one."""
+    try:
+        number = json.loads(line).get("id")
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    is_id = isinstance(number, str | int) and not isinstance(number, bool) and not _SURROGATE.search(str(number))
+    return number if is_id else None
 
 
 def _write_all(stream: BinaryIO, line: bytes) -> None:

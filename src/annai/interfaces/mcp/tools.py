@@ -10,7 +10,7 @@ from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.arguments import Argument, check_arguments
 from annai.interfaces.mcp.documents import document_result
 from annai.interfaces.mcp.indexing import Indexing, Report
-from annai.interfaces.mcp.reports import collections_result, import_result, problem_lines, status_result
+from annai.interfaces.mcp.reports import collections_result, import_result, listing_result, status_result
 from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result, waiting_result
 from annai.interfaces.render import correction_lines, unmatched_lines
 from annai.types import Collection, Mode
@@ -164,6 +164,16 @@ class Tools:
                 self._get_document,
             ),
             Tool(
+                "list_documents",
+                "List documents",
+                "List documents with their titles; of a large folder, its folders. Says why a file is not indexed.",
+                (
+                    Argument("path", "string", "Only this folder, file or glob.", maximum=MAX_PATH_CHARACTERS),
+                    Argument("after", "string", "Continue a long list after this.", maximum=MAX_PATH_CHARACTERS),
+                ),
+                self._list_documents,
+            ),
+            Tool(
                 "list_collections",
                 "List collections",
                 "List the collections of documents, with what they hold and where their files are.",
@@ -223,23 +233,29 @@ class Tools:
     async def _get_document(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         if arguments["part"] == "children" and (arguments["start_line"] or arguments["end_line"]):
             raise QueryError("Lines are lines of the text: leave out part `children`, or start_line and end_line.")
-        await self._indexing.refresh((), report)
+        await self._indexing.refresh((), report, wait=False)
         return await self._indexing.use(lambda project: document_result(project, self._budget, **arguments))
+
+    async def _list_documents(self, arguments: dict[str, Any], report: Report) -> ToolResult:
+        freshness = await self._indexing.refresh((), report, wait=False)
+        listing = await self._indexing.use(lambda project: project.browse(arguments["path"] or ""))
+        return listing_result(listing, self._budget, arguments["after"] or "", freshness.notes)
 
     async def _list_collections(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
         status = await self._indexing.use(lambda project: project.status())
         return collections_result(status, self._budget, arguments["page"])
 
     async def _reindex(self, arguments: dict[str, Any], report: Report) -> ToolResult:
-        summary = await self._indexing.reindex(arguments["paths"] or (), arguments["force"], report)
+        paths: tuple[str, ...] = arguments["paths"] or ()
+        summary = await self._indexing.reindex(paths, arguments["force"], report)
         status = await self._indexing.use(lambda project: project.status())
-        total = sum(each.statistics.sections for each in status.collections)
-        return import_result(summary, total, problem_lines(status.collections), self._budget)
+        reasons = await self._indexing.use(lambda project: [*filter(None, map(project.why_missing, paths))])
+        return import_result(summary, status, reasons, self._budget)
 
-    async def _index_status(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
-        return status_result(
-            await self._indexing.use(lambda project: project.status()), self._budget, arguments["page"]
-        )
+    async def _index_status(self, arguments: dict[str, Any], report: Report) -> ToolResult:
+        freshness = await self._indexing.refresh((), report, wait=False)
+        status = await self._indexing.use(lambda project: project.status())
+        return status_result(status, self._budget, arguments["page"], freshness.problem)
 
 
 def arguments_of(tool: Tool, values: dict[str, Any] | None) -> dict[str, Any]:

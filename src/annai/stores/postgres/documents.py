@@ -23,12 +23,13 @@ from annai.stores.postgres.rows import (
     read_section,
     read_vectors,
     section_row,
+    unescape,
     zero_vector,
 )
 from annai.stores.rows import DOCUMENT_COLUMNS as READ_COLUMNS
 from annai.stores.rows import SECTION_COLUMNS, STATE_COLUMNS, names, select_sections
 from annai.text.keywords import Keywords
-from annai.types import Document, Statistics, StoredSection
+from annai.types import Document, ListedDocument, Statistics, StoredSection
 
 COUNTER_SLOTS = 16
 """Rows that count a collection: this many writers seldom wait for each other."""
@@ -51,6 +52,17 @@ class Documents:
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
+
+    def listed(self, collection: str, after: str, limit: int | None) -> list[ListedDocument]:
+        """The documents in the order of their paths; no text is read."""
+        rows = self._database.rows(
+            """SELECT f.path, d.title, d.section_count, s.token_count FROM annai_files f
+            JOIN annai_documents d ON d.id = f.id JOIN annai_sections s ON s.id = d.first_section
+            WHERE f.collection_id = (SELECT id FROM annai_collections WHERE name = %s) AND f.path > %s
+            ORDER BY f.path LIMIT %s""",
+            (collection, escape(after), limit),
+        )
+        return [ListedDocument(unescape(path), unescape(title), *counts) for path, title, *counts in rows]
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""

@@ -32,7 +32,9 @@ class PostgresRequests(Requests):
         self._heartbeat: threading.Thread | None = None
         self._stop = threading.Event()
 
-    def add(self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "") -> list[int]:
+    def add(
+        self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "", first: bool = False
+    ) -> list[int]:
         """Skip what is pending for these paths, then insert new rows."""
         escaped = [escape(path) for path in dict.fromkeys(paths)]
         with self._database.writing():
@@ -43,10 +45,12 @@ class PostgresRequests(Requests):
                 (SUPERSEDED, collection, escaped),
             )
             rows = self._database.rows(
-                """INSERT INTO annai_requests (collection, path, error, due_at) SELECT %s, path, %s,
+                """INSERT INTO annai_requests (id, collection, path, error, due_at) OVERRIDING SYSTEM VALUE
+                SELECT CASE WHEN %s THEN (SELECT least(min(id), 1) FROM annai_requests) - 1 - %s + position
+                ELSE nextval(pg_get_serial_sequence('annai_requests', 'id')) END, %s, path, %s,
                 CASE WHEN %s THEN clock_timestamp() + make_interval(secs => %s) ELSE '-infinity' END
                 FROM unnest(%s::text[]) WITH ORDINALITY AS w (path, position) ORDER BY position RETURNING id""",
-                (collection, escape(error), pause > 0, pause, escaped),
+                (first, len(escaped), collection, escape(error), pause > 0, pause, escaped),
             )
         return [number for (number,) in rows]
 

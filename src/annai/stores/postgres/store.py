@@ -18,7 +18,7 @@ from annai.stores.postgres.requests import PostgresRequests
 from annai.stores.postgres.rows import text_vector, where_clause
 from annai.stores.scores import top_scores
 from annai.text.fields import FieldWeights
-from annai.types import Collection, Document, FileState, Statistics, StoredSection, Where
+from annai.types import Collection, Document, FileState, ListedDocument, Statistics, StoredSection, Where
 
 SEARCH_FACTOR, MAX_SEARCH = 2, 1_000
 """How many candidates HNSW keeps for each one asked for, and the most that pgvector allows."""
@@ -68,6 +68,10 @@ class PostgresStore(Store):
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of the files."""
         return self._collections.states(collection, under)
+
+    def documents(self, collection: str, *, after: str = "", limit: int | None = None) -> list[ListedDocument]:
+        """The documents in the order of their paths."""
+        return self._documents.listed(collection, after, limit)
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""

@@ -18,7 +18,7 @@ from annai.stores.rows import (
     select_sections,
 )
 from annai.stores.sqlite.database import Database
-from annai.types import Document, Statistics, StoredSection
+from annai.types import Document, ListedDocument, Statistics, StoredSection
 
 _SELECT_DOCUMENT = f"""
     SELECT {names(STATE_COLUMNS, "f")}, {names(DOCUMENT_COLUMNS, "d")}
@@ -33,6 +33,17 @@ class Documents:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def listed(self, collection: str, after: str, limit: int | None) -> list[ListedDocument]:
+        """The documents in the order of their paths; no text is read."""
+        rows = self._database.rows(
+            """SELECT f.path, d.title, d.section_count, s.token_count FROM files f JOIN documents d ON d.id = f.id
+            JOIN sections s ON s.id = d.first_section
+            WHERE f.collection_id = (SELECT id FROM collections WHERE name = ?) AND f.path > ?
+            ORDER BY f.path LIMIT ?""",
+            (collection, after, -1 if limit is None else limit),
+        )
+        return [ListedDocument(*row) for row in rows]
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""

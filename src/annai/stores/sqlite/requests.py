@@ -17,19 +17,23 @@ class SqliteRequests(Requests):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "") -> list[int]:
+    def add(
+        self, collection: str, paths: Iterable[str], *, pause: float = 0.0, error: str = "", first: bool = False
+    ) -> list[int]:
         """Skip what is pending for these paths, then insert new rows; without a pause they are due by any clock."""
-        wanted, now = json.dumps(list(dict.fromkeys(paths))), timestamp()
+        unique = list(dict.fromkeys(paths))
+        wanted, now = json.dumps(unique), timestamp()
         with self._database.writing():
             self._database.rows(
                 """UPDATE index_requests SET status = 'skipped', completed_at = ?, error = ?
                 WHERE status = 'pending' AND collection = ? AND path IN (SELECT value FROM json_each(?))""",
                 (now, SUPERSEDED, collection, wanted),
             )
+            lowest = self._database.number("SELECT min(id) FROM index_requests") - len(unique) if first else None
             rows = self._database.rows(
-                """INSERT INTO index_requests (collection, path, created_at, due_at, error)
-                SELECT ?, value, ?, ?, ? FROM json_each(?) WHERE true RETURNING id""",
-                (collection, now, timestamp(pause) if pause else "", error, wanted),
+                """INSERT INTO index_requests (id, collection, path, created_at, due_at, error)
+                SELECT ? + key, ?, value, ?, ?, ? FROM json_each(?) WHERE true RETURNING id""",
+                (lowest, collection, now, timestamp(pause) if pause else "", error, wanted),
             )
         return [number for (number,) in rows]
 

@@ -19,7 +19,7 @@ from annai.stores.sqlite.search_index import IndexFile, TakeKeys, VectorIndex, W
 from annai.stores.sqlite.sign_index import SignIndex
 from annai.text.fields import FieldWeights
 from annai.text.keywords import Keywords
-from annai.types import Collection, Document, FileState, Statistics, StoredSection, Where
+from annai.types import Collection, Document, FileState, ListedDocument, Statistics, StoredSection, Where
 
 MakeIndexes = Callable[[IndexFile], tuple[VectorIndex, WordIndex]]
 """Makes what finds the passages of an index file."""
@@ -66,6 +66,10 @@ class SqliteStore(Store):
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of the files."""
         return self._collections.states(collection, under)
+
+    def documents(self, collection: str, *, after: str = "", limit: int | None = None) -> list[ListedDocument]:
+        """The documents in the order of their paths."""
+        return self._documents.listed(collection, after, limit)
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""

@@ -1,0 +1,1 @@
+"""What programs need to install annai for their agents."""
