@@ -11,7 +11,7 @@ from itertools import chain, islice
 import Stemmer
 
 # Kanji, kana, their iteration and length marks, and Hangul: scripts without (reliable) spaces between words.
-_CJK_SPANS = (
+CJK_SPANS = (
     (0x3005, 0x3007),
     (0x3041, 0x3096),
     (0x309D, 0x309F),
@@ -23,8 +23,8 @@ _CJK_SPANS = (
     (0xF900, 0xFAFF),
     (0x20000, 0x3FFFF),
 )
-_CJK = "".join(f"{chr(first)}-{chr(last)}" for first, last in _CJK_SPANS)
-_CJK_EDGES = [edge for first, last in _CJK_SPANS for edge in (first, last + 1)]
+_CJK = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_SPANS)
+_CJK_EDGES = [edge for first, last in CJK_SPANS for edge in (first, last + 1)]
 _KATAKANA = r"\u30a1-\u30fa"
 
 # What people write for its meaning: currencies, arrows, signs, emoji. Not what they draw with (lines, blocks, Braille).
@@ -124,6 +124,16 @@ def words(text: str) -> list[str]:
     dropped, so that サーバー and サーバ are the same word. A symbol such as → or 🎉 is a word.
     """
     return list(chain.from_iterable(map(_WORD_CACHE.__getitem__, _WORD.findall(normalise(text)))))
+
+
+def word_runs(text: str) -> list[str]:
+    """The runs of a normalised text that `words` makes words of, in the order of the text."""
+    return _WORD.findall(text)
+
+
+def words_of_run(run: str) -> list[str]:
+    """The words of a part of a normalised text that ends where runs end; looked up anew each time."""
+    return [word for each in _WORD.findall(run) for word in _terms(each)]
 
 
 def query_words(text: str) -> dict[str, float]:
@@ -248,13 +258,12 @@ def is_cjk(text: str) -> bool:
 
 def is_cjk_text(text: str) -> bool:
     """Whether a text is written in Japanese, Chinese or Korean: at least one in twenty of its characters is CJK."""
-    return len(re.findall(rf"[{_CJK}]", text)) * 20 >= len(text) > 0
+    return not text.isascii() and len(re.sub(rf"[{_CJK}]+", "", text)) * 20 <= len(text) * 19
 
 
 def normalise(text: str) -> str:
     """One form (NFKC) for the many ways to type a character, without final long vowel marks; case stays."""
-    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return _FINAL_LONG_VOWEL.sub("", text)
+    return text if text.isascii() else _FINAL_LONG_VOWEL.sub("", unicodedata.normalize("NFKC", text))
 
 
 def _strip_punctuation(run: str) -> str:
@@ -296,23 +305,24 @@ class _WordCache(dict[str, tuple[str, ...]]):
     def __missing__(self, run: str) -> tuple[str, ...]:
         if len(self) >= self.CAPACITY:
             self.clear()
-        result = tuple(self._terms(run))
+        result = tuple(_terms(run))
         if len(run) <= MAX_WORD_CHARACTERS:
             self[run] = result
         return result
 
-    def _terms(self, run: str) -> Iterator[str]:
-        if is_cjk(run):
-            yield from (run[i : i + 2] for i in range(len(run) - 1))
-            yield run[-1]
-            return
-        parts = _PART.findall(run)
-        if len(parts) <= 1:
-            yield _STEMMER.stemWord(run.lower().strip("_")[:MAX_WORD_CHARACTERS]) or run
-            return
-        yield run.lower()[:MAX_WORD_CHARACTERS]
-        for part in parts[:MAX_WORD_CHARACTERS]:
-            yield _STEMMER.stemWord(part.lower()[:MAX_WORD_CHARACTERS])
+
+def _terms(run: str) -> Iterator[str]:
+    if is_cjk(run):
+        yield from (run[i : i + 2] for i in range(len(run) - 1))
+        yield run[-1]
+        return
+    parts = _PART.findall(run)
+    if len(parts) <= 1:
+        yield _STEMMER.stemWord(run.lower().strip("_")[:MAX_WORD_CHARACTERS]) or run
+        return
+    yield run.lower()[:MAX_WORD_CHARACTERS]
+    for part in parts[:MAX_WORD_CHARACTERS]:
+        yield _STEMMER.stemWord(part.lower()[:MAX_WORD_CHARACTERS])
 
 
 _WORD_CACHE = _WordCache()
