@@ -13,9 +13,9 @@ from annai.text.keywords import MAX_COUNT, extract_all, extract_keywords
 from annai.text.tokens import katakana_terms, words
 
 PARTS = (
-    *("server", "Servers", "getUserById", "snake_case_name", "__init__", "C++", "c#", "f# ", "a+b#c", "ﬁle", "naïve", "É"),
-    *("サーバー", "ｻｰﾊﾞｰ", "環境構築", "日", "日本。", "Ｃ＋＋", "한국어", "привет", "→", "🎉", "゠", "𠮷野家", "\ud800", "\0"),
-    *(" ", "\n", "、", "-", "_", "1234", "a" * 100, "x_" * 80, "漢" * 70),
+    *("server", "Servers", "getUserById", "snake_case_name", "__init__", "C++", "c#", "f# ", "a+b#c", "ﬁle", "naïve"),
+    *("サーバー", "ｻｰﾊﾞｰ", "環境構築", "日", "日本。", "Ｃ＋＋", "한국어", "привет", "→", "🎉", "゠", "𠮷野家"),
+    *("\ud800", "\0", " ", "\n", "、", "-", "_", "1234", "a" * 100, "x_" * 80, "漢" * 70),
 )
 TEXTS = st.lists(st.sampled_from(PARTS) | st.text(max_size=4), max_size=12).map("".join)
 PASSAGES = st.lists(st.builds(Fields, TEXTS, TEXTS, TEXTS, TEXTS), min_size=1, max_size=5)

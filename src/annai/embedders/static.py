@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +67,7 @@ class StaticEmbedder(AdditiveEmbedder):
 
     def token_ids(self, text: str) -> NDArray[np.uint16]:
         """The numbers of the text's subwords, its tokens, in its order."""
-        return np.fromiter(self._model.subwords.encode(text), np.uint16)
+        return np.fromiter(chain.from_iterable(self._model.subwords.encode_blocks(text)), np.uint16)
 
     def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
         """A row for each token; the longer it is, the more the token counts."""

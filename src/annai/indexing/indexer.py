@@ -56,6 +56,9 @@ PIPELINE_VERSION = 4
 BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
 """A batch is written when it holds this much: this limits memory, and the work that an interruption loses."""
 
+ADDITIVE_BATCH_PASSAGES = 1024
+"""The same for an embedder that takes no time to speak of: the more are written together, the fewer lists of words."""
+
 CLAIM_FILES = 128
 """Requests taken from the queue at a time: enough to embed them together, few enough to stop soon."""
 
@@ -364,7 +367,8 @@ class Indexer:
         """Take changes through the pipeline, batch by batch; each batch is written when it is yielded."""
         embedder = self._embedder(collection)
         # A service gets full requests, filled across files, several at a time.
-        max_passages = max(BATCH_PASSAGES, embedder.batch_size * embedder.parallel_batches)
+        least = ADDITIVE_BATCH_PASSAGES if embedder.is_additive else BATCH_PASSAGES
+        max_passages = max(least, embedder.batch_size * embedder.parallel_batches)
         # What needs no embedder comes first: it is in the first batch, and done even if there is none.
         ordered = sorted(changes, key=lambda change: change.kind in TO_READ)
         prepared = (

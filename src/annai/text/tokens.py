@@ -2,11 +2,10 @@
 
 import re
 import unicodedata
-from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 
 import Stemmer
 
@@ -41,7 +40,7 @@ KATAKANA_MARK = "\u30a0"
 
 _WORD = re.compile(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+|[{_SYMBOLS}]")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
-_FINAL_LONG_VOWEL = re.compile(rf"(?<=[{_KATAKANA}ー]{{2}})ー(?![{_KATAKANA}ー])")
+_FINAL_LONG_VOWEL = re.compile(rf"ー(?<=[{_KATAKANA}ー]{{2}}ー)(?![{_KATAKANA}ー])")
 _QUOTED = re.compile(r'["“”]([^"“”]+)["“”]|`([^`]+)`')
 _RUN = re.compile(r"[!-~]+")
 _SENTENCE_PUNCTUATION = ",;:!?\"'`*"
@@ -59,6 +58,9 @@ _HIRAGANA_ONLY = re.compile(r"[\u3041-\u309fー]+\Z")
 
 MAX_WORD_CHARACTERS = 64
 """Longer runs of letters are data (hashes, base64), not words: only their beginning counts."""
+
+MAX_TOKEN_LETTERS, MAX_TOKEN_DIGITS = 8, 3
+"""How many letters, and how many digits, one token has at most."""
 
 MIN_CODE_SHARE = 0.4
 """A query is code if at least this share of its characters is."""
@@ -83,35 +85,12 @@ STOP_WORDS = frozenset(
 )
 
 
-class TokenPositions:
-    """The starts and ends of the tokens of one text, so that any span of it can be measured quickly.
+def count_tokens(text: str) -> int:
+    """How many tokens the text has.
 
     A token is a CJK character, a punctuation mark, up to eight letters of a word or up to three digits: close to what
     language models count, without a table to load.
     """
-
-    def __init__(self, text: str) -> None:
-        # Packed: a text of ten million characters has millions of tokens.
-        self.starts, self.ends = array("q"), array("q")
-        matches = _token_pattern().finditer(text)
-        while spans := [match.span() for match in islice(matches, 10_000)]:
-            self.starts.extend([start for start, _ in spans])
-            self.ends.extend([end for _, end in spans])
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def count(self, start: int, end: int) -> int:
-        """How many tokens begin in the span."""
-        return bisect_left(self.starts, end) - bisect_left(self.starts, start)
-
-    def index(self, position: int) -> int:
-        """The index of the first token that begins at the position or after it."""
-        return bisect_left(self.starts, position)
-
-
-def count_tokens(text: str) -> int:
-    """How many tokens the text has."""
     return len(_token_pattern().findall(text))
 
 
@@ -282,7 +261,7 @@ def _blank_code(match: re.Match[str]) -> str:
 @cache
 def _token_pattern() -> re.Pattern[str]:
     # Compiling it takes milliseconds, and most searches measure nothing.
-    return re.compile(rf"[{_CJK}]|\d{{1,3}}|[^\W\d_{_CJK}]{{1,8}}|[^\w\s]|_+")
+    return re.compile(rf"[{_CJK}]|\d{{1,{MAX_TOKEN_DIGITS}}}|[^\W\d_{_CJK}]{{1,{MAX_TOKEN_LETTERS}}}|[^\w\s]|_+")
 
 
 def _name(heading: str) -> str:
@@ -312,7 +291,7 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
 
 def _terms(run: str) -> Iterator[str]:
-    if is_cjk(run):
+    if not run.isascii() and is_cjk(run):
         yield from (run[i : i + 2] for i in range(len(run) - 1))
         yield run[-1]
         return
