@@ -349,17 +349,18 @@ class Engine(Project):
             return sum(_is_open(each, attempts[each.id]) for each in self.store.requests.get(numbers))
 
         deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, len(numbers)
-        while count := count_open():
-            if progress:
-                progress(len(numbers) - count, len(numbers))
-            with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
-                done = self._step(lambda: not count_open(), 0) if mine else None
-            if done or count < fewest:
-                deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, count
-            elif time.monotonic() > deadline:
-                raise IndexBusy("Another process is indexing this project; try again when it has finished.")
-            else:
-                time.sleep(POLL_SECONDS)
+        with Processes(self.config) as processes:
+            while count := count_open():
+                if progress:
+                    progress(len(numbers) - count, len(numbers))
+                with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
+                    done = self._step(processes, lambda: not count_open()) if mine else None
+                if done or count < fewest:
+                    deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, count
+                elif time.monotonic() > deadline:
+                    raise IndexBusy("Another process is indexing this project; try again when it has finished.")
+                else:
+                    time.sleep(POLL_SECONDS)
         outcomes = Counter({"unchanged": unchanged})
         requests = self.store.requests.get(numbers)
         after = self.store.states(collection.name, [each.path for each in requests])
@@ -523,8 +524,8 @@ class Engine(Project):
     def folder(self, name: str, path: str = "") -> list[FolderEntry]:
         """What the index knows of a folder of a collection: its files and folders, the largest first."""
         collection = collections.find(self.store, self.config, name).name
-        waiting = self.store.requests.latest("pending", collection, MAX_PENDING)
-        known = self.store.states(collection, [path] if path else None)
+        requests, known = self.store.requests, self.store.states(collection, [path] if path else None)
+        waiting = requests.pending(collection, [*known]) if requests.counts().get("pending") else []
         return folder_entries(known.values(), {each.path for each in waiting}, path)
 
     def _searched(self) -> list[Collection]:

@@ -6,17 +6,16 @@ the lists until a merge drops them; the passage table tells which ones still exi
 """
 
 import json
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import compress, islice, pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from annai.stores.base import Scored
 from annai.stores.bm25 import (
     FIELD_COUNTS,
     Matches,
-    count_words,
     is_prefix,
     merge_positions,
     score,
@@ -57,19 +56,13 @@ class Postings(WordIndex):
 
     def add(self, passages: Mapping[int, Keywords], /) -> None:
         """One new segment; merge where a level is full."""
-        lists: dict[str, array[int]] = {}
-        for key, keywords in passages.items():
-            for word, counts in count_words(keywords).items():
-                posting = lists.setdefault(word, array("I"))
-                # Key and counts as two 32-bit numbers: the layout of POSTING on a little-endian machine.
-                posting.append(key)
-                posting.append(int.from_bytes(counts, "little"))
-        if not lists:
+        words, lists = _lists(passages)
+        if not words:
             return
         segment = self._new_segment(level=0)
         self._database.insert(
             "INSERT INTO postings (segment, word, list) VALUES (?, ?, ?)",
-            [(segment, word, _bytes(lists[word])) for word in sorted(lists)],
+            [(segment, word, part) for word, part in zip(words, lists, strict=True)],
         )
         level = 0
         while len(full := self._segments(level)) >= SEGMENTS_PER_LEVEL:
@@ -179,15 +172,17 @@ class Postings(WordIndex):
             postings = np.frombuffer(b"".join(lists), POSTING)
             kept = alive[postings["key"]]
             ends = np.cumsum([len(part) // POSTING.itemsize for part in lists])
-            bounds = [0, *np.concatenate(([0], np.cumsum(kept)))[ends].tolist()]
-            raw = postings[kept].tobytes()
-            rows: dict[str, bytes] = {}
-            for word, start, end in zip(words, bounds, bounds[1:], strict=False):
-                if end > start:
-                    rows[word] = rows.get(word, b"") + raw[start * POSTING.itemsize : end * POSTING.itemsize]
+            # A word comes once for each segment that has it: its lists are neighbours.
+            is_last = [word != following for word, following in zip(words, [*words[1:], None], strict=True)]
+            bounds = [0, *(POSTING.itemsize * np.concatenate(([0], np.cumsum(kept)))[ends[is_last]]).tolist()]
+            raw = (postings if kept.all() else postings[kept]).tobytes()
             self._database.insert(
                 "INSERT INTO postings (segment, word, list) VALUES (?, ?, ?)",
-                [(merged, word, part) for word, part in rows.items()],
+                [
+                    (merged, word, raw[start:end])
+                    for word, (start, end) in zip(compress(words, is_last), pairwise(bounds), strict=True)
+                    if end > start
+                ],
             )
         for table, column in (("postings", "segment"), ("segments", "id")):
             self._database.rows(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", (chosen,))
@@ -212,5 +207,34 @@ class Postings(WordIndex):
             yield words, lists
 
 
-def _bytes(numbers: "array[int]") -> bytes:
-    return np.frombuffer(numbers, np.uint32).astype("<u4").tobytes()
+def _lists(passages: Mapping[int, Keywords]) -> tuple[list[str], list[bytes]]:
+    """The words of some passages in their order, and the list of each."""
+    vocabularies = {id(each.vocabulary): each.vocabulary for each in passages.values()}
+    words, numbers = _merge_vocabularies(vocabularies)
+    keywords = passages.values()
+    postings = np.zeros(sum(len(each.words) for each in keywords), [("key", "<u4"), ("counts", "<u4")])
+    postings["key"] = np.repeat(np.fromiter(passages, np.int64), [len(each.words) for each in keywords])
+    if not len(postings):
+        return [], []
+    postings["counts"] = np.concatenate([each.counts for each in keywords])
+    own = np.concatenate([numbers[id(each.vocabulary)][each.words] for each in keywords])
+    order = np.argsort(own, kind="stable")
+    own, raw = own[order], postings[order].tobytes()
+    starts = np.flatnonzero(np.diff(own, prepend=-1))
+    size = POSTING.itemsize
+    bounds = [*(starts * size).tolist(), len(raw)]
+    return [words[number] for number in own[starts].tolist()], [raw[a:b] for a, b in pairwise(bounds)]
+
+
+def _merge_vocabularies(
+    vocabularies: Mapping[int, Sequence[str]],
+) -> tuple[Sequence[str], dict[int, NDArray[np.int64]]]:
+    """The words of all vocabularies in their order, and for each vocabulary the new numbers of its words."""
+    if len(vocabularies) == 1:
+        (only,) = vocabularies.values()
+        return only, {number: np.arange(len(only)) for number in vocabularies}
+    words = sorted({word for vocabulary in vocabularies.values() for word in vocabulary})
+    numbers = dict(zip(words, range(len(words)), strict=True))
+    return words, {
+        key: np.fromiter(map(numbers.__getitem__, vocabulary), np.int64) for key, vocabulary in vocabularies.items()
+    }
