@@ -349,7 +349,7 @@ class Engine(Project):
             return sum(_is_open(each, attempts[each.id]) for each in self.store.requests.get(numbers))
 
         deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, len(numbers)
-        with Processes(self.config) as processes:
+        with self._indexer.processes(len(numbers)) as processes:
             while count := count_open():
                 if progress:
                     progress(len(numbers) - count, len(numbers))
