@@ -355,7 +355,8 @@ class Engine(Project):
             elif time.monotonic() > deadline:
                 raise IndexBusy("Another process is indexing this project; try again when it has finished.")
             else:
-                time.sleep(POLL_SECONDS)
+                # Asking for many takes longer.
+                time.sleep(POLL_SECONDS * (1 + len(numbers) / 100))
         outcomes = Counter({"unchanged": unchanged})
         requests = self.store.requests.get(numbers)
         after = self.store.states(collection.name, [each.path for each in requests])
