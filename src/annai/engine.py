@@ -433,10 +433,10 @@ class Engine(Project):
         reranker = self._reranker
         if len(groups) == 1 and reranker is None:
             return self._search(dataclasses.replace(query, where=places[0]))
-        limit = max(query.limit, self.config.rerank.candidates if reranker else 0)
+        limit = max(query.end, self.config.rerank.candidates if reranker else 0)
         answers = []
         for where in places:
-            asked = dataclasses.replace(query, where=where, limit=limit, sort="score")
+            asked = dataclasses.replace(query, where=where, limit=limit, offset=0, sort="score")
             answers.append(self._search(asked))
         answer = fuse(answers)
         if reranker and answer.results:

@@ -228,6 +228,8 @@ class Query:
 
     text: str
     limit: int = 5
+    offset: int = 0
+    """How many of the best results to leave out: those that were seen before."""
     per_document: int = 1
     """How many sections of one document may be results of their own; 0 is no limit."""
     where: Where = field(default_factory=Where)
@@ -237,11 +239,17 @@ class Query:
     content: Content = "section"
     preview_lines: int = PREVIEW_LINES
 
+    @property
+    def end(self) -> int:
+        """The rank of the last result to show."""
+        return self.offset + self.limit
+
 
 class QueryOptions(TypedDict, total=False):
     """What may be said of a question beside its text: `Query` and its `Where`, as keyword arguments."""
 
     limit: int
+    offset: int
     per_document: int
     collections: Sequence[str]
     paths: Sequence[str]
@@ -417,7 +425,7 @@ class Selection:
     document: Document
     sections: Sequence[StoredSection]
     section: StoredSection
-    """For a line, the innermost section that holds it."""
+    """For some lines, the innermost section that holds them."""
     span: tuple[int, int]
     """The positions of what was asked for: of the section, of some lines, or of the whole file."""
     line: int = 1
