@@ -1,7 +1,6 @@
 """What is the state of the collections and of the index? Reports for a model, as fields and as Markdown, in pages."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from annai.interfaces.mcp.budget import Item, check_page, clip, clip_line, fit_lines, json_tokens, paginate
@@ -32,7 +31,7 @@ def collections_result(status: Status, budget: int, page: int = 1) -> ToolResult
 
 def import_result(summary: ImportSummary, total_sections: int, problems: Sequence[str], budget: int) -> ToolResult:
     """What an import did."""
-    fields: dict[str, Any] = {**asdict(summary), "total_sections": total_sections}
+    fields: dict[str, Any] = {**summary.counts, "total_sections": total_sections}
     text = f"The index is up to date: {summary_line(summary)}, total_sections {total_sections:,}."
     if problems:
         fields["problems"] = fit_lines(problems, budget - 2 * NOTE_TOKENS)
