@@ -22,6 +22,7 @@ from annai.errors import (
 from annai.files.scanner import Scan, is_same_time, scan
 from annai.indexing.pace import KEEPS_CHANGING, Pace
 from annai.indexing.preparation import (
+    ADDITIVE_BATCH_PASSAGES,
     BATCH_PASSAGES,
     TO_READ,
     Prepared,
@@ -340,7 +341,8 @@ class Indexer:
         """Take changes through the pipeline, batch by batch; each batch is written when it is yielded."""
         embedder = self._embedder(collection)
         # A service gets full requests, filled across files, several at a time.
-        max_passages = max(BATCH_PASSAGES, embedder.batch_size * embedder.parallel_batches)
+        least = ADDITIVE_BATCH_PASSAGES if embedder.is_additive else BATCH_PASSAGES
+        max_passages = max(least, embedder.batch_size * embedder.parallel_batches)
         # What needs no embedder comes first: it is in the first batch, and done even if there is none.
         ordered = sorted(changes, key=lambda change: change.kind in TO_READ)
         for batch in batches(self._prepare(collection, ordered, killers, run), max_passages):

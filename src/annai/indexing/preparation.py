@@ -23,6 +23,9 @@ TO_READ = (ChangeKind.NEW, ChangeKind.UPDATED)
 BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
 """A batch is written when it holds this much: this limits memory, and the work that an interruption loses."""
 
+ADDITIVE_BATCH_PASSAGES = 1024
+"""The same for an embedder that takes no time to speak of: the more are written together, the fewer lists of words."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:

@@ -23,7 +23,7 @@ from annai.values import choices
 Command = Callable[..., None]
 
 CHATTY = (
-    *("markdown_it", "charset_normalizer", "filelock", "urllib3", "httpx", "httpx2", "httpcore", "httpcore2"),
+    *("charset_normalizer", "filelock", "urllib3", "httpx", "httpx2", "httpcore", "httpcore2"),
     *("google_genai", "sentence_transformers", "transformers", "huggingface_hub", "torch"),
 )
 """Libraries whose own words `--verbose` leaves out: they are many, and may hold what a request holds."""
