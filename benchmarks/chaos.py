@@ -45,8 +45,8 @@ MOST_FROZEN_SECONDS = 3.0
 HUNG_SECONDS = 150.0
 """A command that takes longer waits for nothing that could still come."""
 
-FIRST_FILES = 60
-MOST_FILES = 120
+FIRST_FILES = 280
+MOST_FILES = 400
 
 WORDS = (
     *"apple banana cherry deploy rollback token refresh server index query section folder window kernel socket".split(),

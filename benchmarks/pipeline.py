@@ -1,9 +1,10 @@
 """How fast is the main path? Index, update, cold search and warm search over one evaluation set.
 
-    python benchmarks/pipeline.py [--set docs_en] [--provider static] [--eval ../shared/eval]
+    python benchmarks/pipeline.py [--set docs_en] [--provider static] [--eval ../shared/eval] [--against CHECKOUT]
 
 Machines are shared and noisy, so what counts are the ratios within one run: each measurement stands beside a
-yardstick taken turn by turn with it.
+yardstick taken turn by turn with it. With `--against`, another checkout of annai indexes the same files turn by turn,
+and nothing else is measured; processor time is that of all processes together.
 """
 
 import os
@@ -18,14 +19,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+
+import apsw
 
 from annai.config import Config, load_config
 from annai.engine import Engine
 from annai.types import Query
 
-COLD_RUNS, UPDATE_RUNS, WARM_QUERIES = 15, 15, 400
+COLD_RUNS, UPDATE_RUNS, WARM_QUERIES, INDEX_RUNS = 15, 15, 400, 3
+
+HERE = Path(__file__).parents[1]
 
 
 def main() -> None:
@@ -35,6 +41,8 @@ def main() -> None:
     parser.add_argument("--provider", default="static")
     default = os.environ.get("ANNAI_EVAL", str(Path(__file__).parents[2] / "shared" / "eval"))
     parser.add_argument("--eval", type=Path, default=default)
+    parser.add_argument("--against", type=Path, help="another checkout of annai, to compare indexing with")
+    parser.add_argument("--runs", type=int, default=INDEX_RUNS, help="how often each checkout indexes")
     options = parser.parse_args()
     if not (options.eval / "unpack.py").exists():
         sys.exit(f"There are no evaluation sets in {options.eval}; name their folder with --eval or ANNAI_EVAL.")
@@ -47,6 +55,9 @@ def main() -> None:
             f'[embedding]\nprovider = "{options.provider}"\n',
             encoding="utf-8",
         )
+        if options.against:
+            compare(options.set, config, options.against, options.runs)
+            return
         queries = [json.loads(line)["text"] for line in (options.eval / options.set / "queries.jsonl").open("rb")]
         report(options.set, options.provider, config, queries[:WARM_QUERIES])
 
@@ -56,7 +67,8 @@ def report(name: str, provider: str, config: Path, queries: list[str]) -> None:
     loaded = load_config(config=config)
     files = [file for file in loaded.root.rglob("*") if file.is_file()]
     megabytes = sum(file.stat().st_size for file in files) / 1e6
-    seconds, memory = index(config)
+    indexed = index(config)
+    seconds = indexed.seconds
     update, walk = against(lambda: refresh(loaded), lambda: walk_with_stat(loaded.root), UPDATE_RUNS)
     search = [sys.executable, "-m", "annai", "search", queries[0], "--config", str(config), "--format", "files"]
     cold, numpy = against(lambda: run(search), lambda: run([sys.executable, "-c", "import numpy"]), COLD_RUNS)
@@ -66,24 +78,75 @@ def report(name: str, provider: str, config: Path, queries: list[str]) -> None:
     print("| what | measured | yardstick in the same run | ratio |")
     print("|---|---|---|---|")
     print(f"| full index | {seconds:.1f} s, {megabytes / seconds:.2f} MB/s | | |")
-    print(f"| peak memory of the index run | {memory:.0f} MB | | |")
+    print(f"| processor time of the index run | {indexed.processor_seconds:.1f} s | | |")
+    print(f"| peak memory of the index run | {indexed.megabytes:.0f} MB | | |")
     print(f"| size of the index | {loaded.database_path.stat().st_size / 1e6:.0f} MB | {megabytes:.0f} MB of text | |")
     print(f"| update, nothing changed | {update:.1f} ms | os.walk with stat {walk:.1f} ms | {update / walk:.1f} |")
     print(f"| cold search process | {cold:.0f} ms | python -c 'import numpy' {numpy:.0f} ms | {cold / numpy:.1f} |")
     print(f"| warm search, {len(warm)} queries | p50 {p50:.1f} ms, p95 {p95:.1f} ms | | |")
 
 
-def index(config: Path) -> tuple[float, float]:
-    """Seconds and peak megabytes of a full import in a process of its own."""
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What a full import took."""
+
+    seconds: float
+    processor_seconds: float
+    """Of all processes together."""
+    megabytes: float
+    """The most memory that one of the processes had."""
+
+
+def index(config: Path, checkout: Path = HERE) -> Indexed:
+    """What a full import takes, in a process of its own and with a checkout's code."""
     start = perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "annai", "import", "--config", str(config)], stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "annai", "import", "--config", str(config)],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
     )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit("the import failed")
-    return perf_counter() - start, usage.ru_maxrss / 1000
+    return Indexed(perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000)
+
+
+def compare(name: str, config: Path, other: Path, runs: int) -> None:
+    """Index with both checkouts, turn by turn, and print what each took and what their indexes hold."""
+    database = load_config(config=config).database_path
+    taken: dict[Path, list[Indexed]] = {HERE: [], other: []}
+    sizes: dict[Path, dict[str, int]] = {}
+    for _ in range(runs):
+        for checkout, results in taken.items():
+            for file in database.parent.glob(f"{database.name}*"):
+                file.unlink()
+            results.append(index(config, checkout))
+            sizes[checkout] = table_sizes(database)
+    print(f"{name}: full index, median of {runs} runs\n")
+    print(f"| what | this checkout | {other} | ratio |")
+    print("|---|---|---|---|")
+    for label, attribute, unit in (
+        ("wall time", "seconds", "s"),
+        ("processor time of all processes", "processor_seconds", "s"),
+        ("peak memory of a process", "megabytes", "MB"),
+    ):
+        mine, theirs = (statistics.median(getattr(each, attribute) for each in taken[path]) for path in (HERE, other))
+        print(f"| {label} | {mine:.1f} {unit} | {theirs:.1f} {unit} | {mine / theirs:.2f} |")
+    for table in sorted(sizes[HERE] | sizes[other], key=lambda table: -sizes[HERE].get(table, 0)):
+        mine, theirs = (sizes[path].get(table, 0) / 1e6 for path in (HERE, other))
+        if max(mine, theirs) >= 0.05:
+            print(f"| `{table}` | {mine:.1f} MB | {theirs:.1f} MB | |")
+
+
+def table_sizes(database: Path) -> dict[str, int]:
+    """Bytes of each table and index of an index file, and of the whole."""
+    connection = apsw.Connection(str(database))
+    try:
+        sizes = dict(connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name"))
+        return {"all": sum(sizes.values()), **sizes}
+    finally:
+        connection.close()
 
 
 def against(measured: Callable[[], None], yardstick: Callable[[], None], runs: int) -> tuple[float, float]:

@@ -41,7 +41,7 @@ from annai.searching.search import search
 from annai.settings import Embedding, StoreSettings
 from annai.stores.base import IndexedDocument, Store, load_store
 from annai.text.fields import Fields
-from annai.text.keywords import Keywords
+from annai.text.keywords import count_given_words
 from annai.text.tokens import words
 from annai.types import Collection, Document, FileState, Query, Section, Where
 
@@ -162,7 +162,7 @@ def documents(folder: Path, count: int) -> Iterator[IndexedDocument]:
                 own = own[: len(own) * 2 // 3] + other[len(other) * 2 // 3 :]
             sections.append(Section(order, 0, 1, "", (), (order,), 0, 0, 1, 1, 1, last_depth=1))
             tokens[order] = packed[number % len(texts)]
-            keywords[order] = Keywords("", "", f"part{first % 97}", " ".join(own))
+            keywords[order] = count_given_words([], [], [f"part{first % 97}"], own)
         vectors = np.asarray(rows[numbers.start : numbers.stop], np.float32)
         whole = vectors.mean(axis=0, keepdims=True)
         whole /= max(float(np.linalg.norm(whole)), 1e-9)

@@ -29,7 +29,7 @@ from annai.embedders.base import load_embedder
 from annai.settings import Embedding
 from annai.stores.base import IndexedDocument
 from annai.stores.sqlite.store import SqliteStore
-from annai.text.keywords import Keywords
+from annai.text.keywords import count_given_words
 from annai.types import Collection, Document, FileState, Section, Where
 
 Vectors = NDArray[np.float32]
@@ -89,7 +89,7 @@ def annai_search(rows: Vectors, folder: Path) -> Search:
     """The product's store, with documents of one hundred passages each."""
     store = SqliteStore(folder / "index.sqlite")
     store.save_collection(Collection("a", folder))
-    words = Keywords("", "", "", "")
+    words = count_given_words([], [], [], [])
     section = Section(0, None, 0, "", (), (), 0, 0, 1, 1, 1, last_depth=0)
     for start in range(0, len(rows), 100):
         part = rows[start : start + 100]

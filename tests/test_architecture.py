@@ -105,7 +105,7 @@ def test_a_plain_search_loads_nothing_heavy(tmp_path: Path) -> None:
     loaded = loaded_by(search, tmp_path)
     assert not loaded & set(HEAVY)
     # With nothing changed, what makes an index is not needed either.
-    assert not loaded & {"rich", "markdown_it", "yaml", "pathspec", "charset_normalizer"}
+    assert not loaded & {"rich", "pyromark", "yaml", "pathspec", "charset_normalizer"}
 
 
 def test_the_tree_of_errors_is_the_one_that_is_drawn() -> None:

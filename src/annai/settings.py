@@ -274,6 +274,13 @@ class Worker:
 
     keep_days: float = setting(7.0, "Delete finished requests from the queue after this many days.", minimum=0)
     retries: int = setting(3, "Retries for a file that failed.", minimum=0, maximum=100)
+    processes: int = setting(
+        0,
+        "Processes that index many files together; 0: one for each core. "
+        "Only for the embedders static and hashing, which compute in Python.",
+        minimum=0,
+        maximum=64,
+    )
 
 
 @dataclass(frozen=True)

@@ -416,6 +416,22 @@ class ImportSummary:
     unchanged: int = 0
     skipped: int = 0
     failed: int = 0
+    size: int = field(default=0, compare=False)
+    """Bytes of the files that were read."""
+    passages: int = field(default=0, compare=False)
+    """Passages that they have."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many files met which fate."""
+        return {
+            "added": self.added,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "unchanged": self.unchanged,
+            "skipped": self.skipped,
+            "failed": self.failed,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def test_a_deleted_file_is_forgotten_without_an_embedder(engine: Engine, moody: 
 def test_what_was_written_before_the_embedder_failed_is_not_called_outdated(
     engine: Engine, moody: Moody, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("annai.indexing.indexer.BATCH_FILES", 1)
+    monkeypatch.setattr("annai.indexing.preparation.BATCH_FILES", 1)
     write("b.md", "# B\n\napple")
     embed = moody.embed_sums
     calls: list[int] = []

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from annai.stores.bm25 import (
     FIELD_COUNTS,
-    MAX_COUNT,
     Matches,
     average_length,
     count_words,
@@ -22,7 +21,7 @@ from annai.stores.bm25 import (
     word_value,
 )
 from annai.text.fields import FieldWeights
-from annai.text.keywords import Keywords
+from annai.text.keywords import MAX_COUNT, count_given_words
 
 COUNTS = st.integers(0, MAX_COUNT)
 WEIGHTS = FieldWeights(title=3.0, headings=0.5, path=2.0, body=1.0)
@@ -76,7 +75,7 @@ def test_frequencies_are_the_counts_by_weight_whatever_stands_before_them(
 
 
 def test_words_are_counted_field_by_field_up_to_a_byte() -> None:
-    counts = count_words(Keywords("a", "a b", "", "b " * 300))
+    counts = count_words(count_given_words(["a"], ["a", "b"], [], ["b"] * 300))
     assert {word: [*fields] for word, fields in counts.items()} == {"a": [1, 1, 0, 0], "b": [0, 1, 0, MAX_COUNT]}
 
 

@@ -14,7 +14,7 @@ from annai.errors import StoreError
 from annai.stores.base import LONGEST_PAUSE_SECONDS, IndexedDocument, RequestResult, Store
 from annai.stores.memory import MemoryStore
 from annai.text.fields import Fields, FieldWeights
-from annai.text.keywords import Keywords, extract_keywords
+from annai.text.keywords import count_given_words, extract_keywords
 from annai.text.tokens import katakana_term, query_words, words
 from annai.types import Collection, Document, FileState, Problem, Section, Where
 from tests.engines import Opener, open_durable, open_store, postgres_folder, postgres_url, quick_folder
@@ -45,7 +45,7 @@ def indexed(path: str, text: str = "text", *, seed: int = 0, parts: int = 0) -> 
     ]
     sections = [root, *children]
     document = Document("a", path, "Title", text, FileState(path, len(text), 5, "hash"), front_matter={"tags": ["x"]})
-    keywords = Keywords("titl", "", " ".join(words(path)), " ".join(words(text)))
+    keywords = count_given_words(["titl"], [], words(path), words(text))
     return IndexedDocument(
         document=document,
         is_cjk=False,

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annai.text.positions import TokenPositions
 from annai.text.tokens import (
     PARTIAL_PHRASE_SCORE,
     PHRASE_SCORE,
     STOP_WORD_WEIGHT,
-    TokenPositions,
+    _token_pattern,
     count_tokens,
     exact_phrases,
     is_cjk_text,
@@ -96,6 +97,18 @@ def test_any_text_has_words_and_tokens(text: str) -> None:
     assert set(query_words(text)) <= set(found)
     positions = TokenPositions(text)
     assert len(positions) == count_tokens(text) == positions.count(0, len(text))
+
+
+MIXED = st.lists(
+    st.sampled_from(["a", "Zé", "あ漢", "123", "٣", "_", "__", ".", "。", " ", "\n", "\u2028", "Ⅷ", "\U0002f800"])
+).map("".join)
+
+
+@given(MIXED | st.text() | st.text("ab1_", max_size=40))
+def test_the_positions_of_tokens_are_those_of_their_pattern(text: str) -> None:
+    positions = TokenPositions(text)
+    spans = [match.span() for match in _token_pattern().finditer(text)]
+    assert [*zip(positions.starts, positions.ends, strict=True)] == spans
 
 
 @given(st.text(), st.integers(0, 50))

@@ -361,8 +361,15 @@ with Engine(quick_config(Path(sys.argv[1]))) as engine, Worker(engine):
 """
 
 
+WORK_TOGETHER = f"""
+from annai.indexing import processes
+from annai.upkeep import worker
+processes.PARALLEL_FROM_FILES, processes.TASK_FILES, worker.OFFLOAD_FROM_FILES = 2, 2, 1_000
+{WORK}"""
+
+
 def test_an_index_survives_fifty_kills_and_equals_the_one_built_without(tmp_path: Path) -> None:
-    """Files change while the indexing process is killed again and again, at random moments."""
+    """Files change while those who index are killed again and again, at random moments: alone, and with helpers."""
     chance = random.Random(4)  # noqa: S311 - a test that can be repeated, and nothing secret
     troubled, calm = tmp_path / "troubled", tmp_path / "calm"
     troubled.mkdir()
@@ -375,14 +382,18 @@ def test_an_index_survives_fifty_kills_and_equals_the_one_built_without(tmp_path
                 file.unlink()
             else:
                 file.write_text(f"# {chance.random()}\n\n" + "apple banana cherry " * chance.randrange(1, 400))
+        work = WORK_TOGETHER if kill % 2 else WORK
         process = subprocess.Popen(
-            [sys.executable, "-c", WORK, str(troubled)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-c", work, str(troubled)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         try:
             assert process.stdout
             assert process.stdout.readline() == b"ready\n", f"at kill {kill}"
             # Not a wait for something to happen: the random moment is the point.
             time.sleep(chance.random() * 0.12)
+            for helper in psutil.Process(process.pid).children():
+                helper.kill()
+            time.sleep(chance.random() * 0.05)
         finally:
             process.send_signal(signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
             process.communicate()

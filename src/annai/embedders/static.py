@@ -3,22 +3,32 @@
 import sys
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annai.embedders.base import AdditiveEmbedder, Embedder, Vectors
-from annai.embedders.static_model import open_model
+from annai.embedders.static_model import StaticModel, open_model
 from annai.settings import Embedding
 
 BUNDLED = Path(__file__).parent / "static_data"
 """The folder of the model that comes with annai."""
 
+BLOCK_TOKENS = 8_192
+"""A long text is added up in blocks of this size, so that memory does not grow with the text."""
+
 
 def create(settings: Embedding, **_: object) -> Embedder:
     """The embedder of the bundled model."""
     return StaticEmbedder(settings.batch_size)
+
+
+@cache
+def _bundled_model() -> StaticModel:
+    """Opened once: the default embedder and `token_model` share what they know of words."""
+    return open_model(BUNDLED)
 
 
 @cache
@@ -34,26 +44,30 @@ class StaticEmbedder(AdditiveEmbedder):
 
     def __init__(self, batch_size: int, folder: Path = BUNDLED) -> None:
         super().__init__(batch_size)
-        self._model = open_model(folder)
+        self._model = _bundled_model() if folder == BUNDLED else open_model(folder)
         self.dimension = self._model.dimension
         self.identity = self._model.identity
 
     def embed_sums(self, texts: Sequence[str]) -> Vectors:
-        """Add up each text's subwords.
+        """Add up each text's subwords."""
+        return self.sum_tokens([self.token_ids(text) for text in texts])
+
+    def sum_tokens(self, texts: Sequence[NDArray[np.uint16]]) -> Vectors:
+        """As `embed_sums`, for texts whose tokens are known.
 
         One text at a time, so that not even the last bit of a vector depends on the batch; batches are hardly faster.
         """
-        model = self._model
         sums = np.zeros((len(texts), self.dimension), np.float32)
-        for number, text in enumerate(texts):
-            for block in model.subwords.encode_blocks(text):
-                ids = np.fromiter(block, np.intp)
-                sums[number] += model.scales[ids] @ model.vectors[ids].astype(np.float32)
+        for number, ids in enumerate(texts):
+            for start in range(0, len(ids), BLOCK_TOKENS):
+                block = ids[start : start + BLOCK_TOKENS]
+                rows = self._model.vectors.take(block, axis=0).astype(np.float32)
+                sums[number] += self._model.scales[block] @ rows
         return sums
 
     def token_ids(self, text: str) -> NDArray[np.uint16]:
         """The numbers of the text's subwords, its tokens, in its order."""
-        return np.array(self._model.subwords.encode(text), np.uint16)
+        return np.fromiter(chain.from_iterable(self._model.subwords.encode_blocks(text)), np.uint16)
 
     def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
         """A row for each token; the longer it is, the more the token counts."""

@@ -5,37 +5,48 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from annai.embedders.base import Embedder, Vectors, normalise_rows
-from annai.embedders.packing import pack_tokens
+from annai.embedders.packing import TextTokens
 from annai.embedders.static import token_model
 from annai.stores.base import IndexedDocument
 from annai.text.fields import FIELD_WEIGHTS, MAX_FIELD_SHARE, Fields, meaningful_path, passage_fields
-from annai.text.keywords import extract_keywords
+from annai.text.keywords import extract_all
 from annai.text.tokens import is_cjk_text
 from annai.types import Document, Section
 
 
 def add_features(documents: Sequence[tuple[Document, Sequence[Section]]], embedder: Embedder) -> list[IndexedDocument]:
     """Documents with their sections, ready to be written; the passages of all of them are embedded together."""
-    fields = [
-        [passage_fields(document, section) for section in sections if section.is_passage]
+    passages = [
+        passage_fields(document, section)
         for document, sections in documents
+        for section in sections
+        if section.is_passage
     ]
-    together = [each for passages in fields for each in passages]
+    tokens = TextTokens(token_model())
     if embedder.is_additive:
-        vectors = iter(weighted_sums(embedder.embed_sums, together))
+        # The bundled model's vectors are made of the tokens that the index holds anyway.
+        is_bundled = embedder.identity == token_model().identity
+        vectors = weighted_sums(tokens.sums if is_bundled else embedder.embed_sums, passages)
     else:
-        vectors = iter(embedder.embed_documents([embedded_text(passage) for passage in together]))
-    return [
-        IndexedDocument(
-            document=document,
-            is_cjk=is_cjk_text(document.text),
-            sections=sections,
-            vectors=_tree_vectors(sections, np.array([next(vectors) for _ in passages]), embedder.is_additive),
-            keywords=dict(zip(_passage_orders(sections), map(extract_keywords, passages), strict=True)),
-            tokens=dict(zip(_passage_orders(sections), pack_tokens(token_model(), passages), strict=True)),
+        vectors = embedder.embed_documents([embedded_text(passage) for passage in passages])
+    keywords = extract_all(passages)
+    indexed = []
+    start = 0
+    for document, sections in documents:
+        orders = _passage_orders(sections)
+        own = slice(start, start + len(orders))
+        start = own.stop
+        indexed.append(
+            IndexedDocument(
+                document=document,
+                is_cjk=is_cjk_text(document.text),
+                sections=sections,
+                vectors=_tree_vectors(sections, vectors[own], embedder.is_additive),
+                keywords=dict(zip(orders, keywords[own], strict=True)),
+                tokens=dict(zip(orders, map(tokens.pack, passages[own]), strict=True)),
+            )
         )
-        for (document, sections), passages in zip(documents, fields, strict=True)
-    ]
+    return indexed
 
 
 def weighted_sums(embed_sums: Callable[[Sequence[str]], Vectors], passages: Sequence[Fields]) -> Vectors:

@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from time import perf_counter
 
 from annai.collection import find, here, within_root
@@ -18,21 +17,32 @@ from annai.errors import (
     CollectionError,
     EmbedderError,
     EmbedderMismatch,
-    ReadError,
-    SkippedFile,
     StoreError,
 )
-from annai.files.scanner import Scan, differs, is_same_time, scan
+from annai.files.scanner import Scan, is_same_time, scan
 from annai.indexing.pace import KEEPS_CHANGING, Pace
+from annai.indexing.preparation import (
+    ADDITIVE_BATCH_PASSAGES,
+    BATCH_PASSAGES,
+    TO_READ,
+    Prepared,
+    batches,
+    embed,
+    failure,
+    log_problem,
+    prepare,
+    prepare_together,
+    problem_of,
+)
 from annai.indexing.probe import KILLED_TWICE, find_killers
-from annai.project import Confirm, Progress
+from annai.indexing.run import Run
+from annai.project import Confirm
 from annai.splitters.base import load_splitter
 from annai.stores.base import (
     LONGEST_PAUSE_SECONDS,
     PROCESS_ENDED,
     STAGING_SUFFIX,
     DocumentWriter,
-    IndexedDocument,
     RequestResult,
 )
 from annai.timer import Stopwatch, timer, timestamp
@@ -45,16 +55,12 @@ from annai.types import (
     FileState,
     Problem,
     Request,
-    Section,
 )
 
 logger = logging.getLogger(__name__)
 
 PIPELINE_VERSION = 4
 """Raised when sections, words or embedded texts are made differently: every index is then rebuilt."""
-
-BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
-"""A batch is written when it holds this much: this limits memory, and the work that an interruption loses."""
 
 CLAIM_FILES, CLAIM_SHARE = 128, 1 / 32
 """Requests taken from the queue at a time: at least so many, to embed them together, and at least this share of a
@@ -69,34 +75,8 @@ MAX_UNCONFIRMED_FILES = 5_000
 SAMPLE_FILES = 12
 """How many files are indexed on trial to estimate how long a first index will take."""
 
-TO_READ = (ChangeKind.NEW, ChangeKind.UPDATED)
-"""Kinds of changes for which a file is read and embedded."""
-
 Outcomes = Counter[tuple[str, str]]
 """(collection, outcome) → files; an outcome is added, updated, deleted, unchanged, skipped or failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class _PendingWrite:
-    """A change that was read and split: a document to write, a state to remember, or a path to delete."""
-
-    change: Change
-    document: Document | None = None
-    sections: Sequence[Section] = ()
-    state: FileState | None = None
-
-    @property
-    def outcome(self) -> str:
-        if self.document:
-            return "added" if self.change.kind is ChangeKind.NEW else "updated"
-        if self.state:
-            return self.state.problem.kind if self.state.problem else "unchanged"
-        return "deleted"
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether the file has changed on disk since it was read."""
-        return self.document is not None and differs(self.change.file, self.document.state)
 
 
 class Indexer:
@@ -145,43 +125,41 @@ class Indexer:
             self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
         return self._queue(collection.name, paths, at_once, first) if paths else [], found.unchanged
 
-    def step(self, stop: Callable[[], bool] = lambda: False, *, total: int = 0) -> Outcomes | None:
-        """Take the oldest requests that are due through the pipeline, part of a run of `total`; None if none is due.
+    def step(self, run: Run) -> Outcomes | None:
+        """Take the oldest requests that are due through the pipeline; None if none is due.
 
-        Between batches, a true `stop()` ends the step and makes the rest pending again. An error that is not about a
-        document (the embedder, the disk) makes the collection's requests wait for a retry, and is raised when those
-        of the other collections are done.
+        Between batches, a run that should stop ends the step and makes the rest pending again. An error that is not
+        about a document (the embedder, the disk) makes the collection's requests wait for a retry, and is raised when
+        those of the other collections are done.
         """
-        limit = max(CLAIM_FILES, int(total * CLAIM_SHARE))
+        limit = max(CLAIM_FILES, int(run.total * CLAIM_SHARE))
         claimed = self._store.requests.claim(limit, here(self._store, self._config))
         if not claimed:
             return None
         try:
-            outcomes, error = self._process_groups(_groups(claimed), stop)
+            outcomes, error = self._process_groups(_groups(claimed), run)
         except BaseException:
             # Interrupted, or the store failed: this process has not died, and none of the files is to blame.
             with contextlib.suppress(StoreError):
                 self._store.requests.recover(died=False)
             raise
-        if error or stop():
+        if error or run.should_stop():
             self._store.requests.recover(died=False)
         if error:
             raise error
         return outcomes
 
-    def _process_groups(
-        self, groups: Iterable[Sequence[Request]], stop: Callable[[], bool]
-    ) -> tuple[Outcomes, Exception | None]:
+    def _process_groups(self, groups: Iterable[Sequence[Request]], run: Run) -> tuple[Outcomes, Exception | None]:
         """Take groups of requests through the pipeline; what became of the files, and the first error."""
         outcomes: Outcomes = Counter()
         errors: dict[str, Exception] = {}
         for group in groups:
             name = group[0].collection
-            if name in errors or stop():
+            if name in errors or run.should_stop():
                 continue
             remaining = {request.path: request for request in group}
             try:
-                outcomes += self._process_requests(name, remaining, stop)
+                outcomes += self._process_requests(name, remaining, run)
             except Exception as error:
                 errors[name] = error
                 retried = {path: self._retry(request, str(error)) for path, request in remaining.items()}
@@ -194,7 +172,7 @@ class Indexer:
         """Log how long the steps of the pipeline took."""
         self._clock.report()
 
-    def replace(self, collection: Collection, *, progress: Progress | None = None) -> Outcomes:
+    def replace(self, collection: Collection, run: Run) -> Outcomes:
         """Rebuild the collection next to the old data, which searches see until the new data is swapped in.
 
         When it fails or is interrupted, the new data is deleted; if its process dies, the next one deletes it.
@@ -204,7 +182,7 @@ class Indexer:
         with self._store.bulk():
             self._store.delete_collection(name)
             try:
-                outcomes = self._build(collection, name, progress)
+                outcomes = self._build(collection, name, run)
             except BaseException:
                 # What went wrong is the error to report.
                 with suppress(AnnaiError):
@@ -214,16 +192,16 @@ class Indexer:
         self._clock.report()
         return outcomes
 
-    def _build(self, collection: Collection, name: str, progress: Progress | None) -> Outcomes:
+    def _build(self, collection: Collection, name: str, run: Run) -> Outcomes:
         """Index everything of a collection into another one."""
         staging = self._record_settings(Collection(name, collection.source, enabled=False))
         with timer("scan"):
             found = self._scan(collection, {})
         outcomes: Outcomes = Counter()
-        for batch in self._apply(staging, found.changes):
+        run.expect(0, len(found.changes))
+        for batch in self._apply(staging, found.changes, run):
             outcomes.update((collection.name, each.outcome) for each in batch)
-            if progress:
-                progress(outcomes.total(), len(found.changes))
+            run.check()
         self._store.save_collection(dataclasses.replace(staging, imported_at=timestamp()))
         return outcomes
 
@@ -234,7 +212,7 @@ class Indexer:
         whole = dataclasses.replace(document, outline=outline(document.text, document.format, document.body_start))
         sections = load_splitter(self._config.chunking.strategy)(whole, self._config.chunking)
         change = Change(ChangeKind.UPDATED, document.path, collection.source / document.path)
-        self._write(collection, [_PendingWrite(change, whole, sections)])
+        self._write(collection, [Prepared(change, whole, sections)])
 
     def _scan(self, collection: Collection, known: Mapping[str, FileState], only: Sequence[str] | None = None) -> Scan:
         """Compare a collection with the disk; what lies in another collection's folder is not the root's too."""
@@ -296,7 +274,7 @@ class Indexer:
         if states:
             self._store.write(collection.name, states=states)
 
-    def _process_requests(self, name: str, requests: dict[str, Request], stop: Callable[[], bool]) -> Outcomes:
+    def _process_requests(self, name: str, requests: dict[str, Request], run: Run) -> Outcomes:
         """Compare the requested files with the disk, and index those that changed; what is done leaves `requests`."""
         try:
             collection = find(self._store, self._config, name)
@@ -317,7 +295,8 @@ class Indexer:
             for path in sorted(unchanged)
         }
         self._finish(collection.name, requests, results)
-        for batch in self._apply(collection, changes, self._killers(collection, changes, requests)):
+        killers = self._killers(collection, changes, requests)
+        for batch in self._apply(collection, changes, run, killers):
             self._pace.note(collection.name, [each.change.path for each in batch])
             done = {each.change.path: self._result(requests[each.change.path], each) for each in batch}
             self._finish(collection.name, requests, done)
@@ -327,7 +306,7 @@ class Indexer:
                     path = each.change.path
                     pause = self._pace.pause(collection.name, path, changed_meanwhile=True)
                     self._store.requests.add(collection.name, [path], pause=pause, error=KEEPS_CHANGING)
-            if stop():
+            if run.should_stop():
                 break
         if changes:
             # Read it again: someone may have changed its description or disabled it meanwhile.
@@ -358,19 +337,16 @@ class Indexer:
         return find_killers(collection, suspects, self._config)
 
     def _apply(
-        self, collection: Collection, changes: Sequence[Change], killers: Container[str] = ()
-    ) -> Iterator[list[_PendingWrite]]:
+        self, collection: Collection, changes: Sequence[Change], run: Run, killers: Container[str] = ()
+    ) -> Iterator[list[Prepared]]:
         """Take changes through the pipeline, batch by batch; each batch is written when it is yielded."""
         embedder = self._embedder(collection)
         # A service gets full requests, filled across files, several at a time.
-        max_passages = max(BATCH_PASSAGES, embedder.batch_size * embedder.parallel_batches)
+        least = ADDITIVE_BATCH_PASSAGES if embedder.is_additive else BATCH_PASSAGES
+        max_passages = max(least, embedder.batch_size * embedder.parallel_batches)
         # What needs no embedder comes first: it is in the first batch, and done even if there is none.
         ordered = sorted(changes, key=lambda change: change.kind in TO_READ)
-        prepared = (
-            _problem(change, KILLED_TWICE) if change.path in killers else self._prepare(collection, change)
-            for change in ordered
-        )
-        for batch in _batches(prepared, max_passages):
+        for batch in batches(self._prepare(collection, ordered, killers, run), max_passages):
             try:
                 written = self._write(collection, batch)
             except EmbedderError:
@@ -378,11 +354,39 @@ class Indexer:
                 raise
             yield written
 
-    def _write(self, collection: Collection, batch: list[_PendingWrite]) -> list[_PendingWrite]:
+    def _prepare(
+        self, collection: Collection, changes: Sequence[Change], killers: Container[str], run: Run
+    ) -> Iterator[Prepared]:
+        """Read and split files, in their order, and count them."""
+        for prepared in self._prepare_all(collection, changes, killers, run):
+            log_problem(prepared)
+            run.count(prepared)
+            yield prepared
+
+    def _prepare_all(
+        self, collection: Collection, changes: Sequence[Change], killers: Container[str], run: Run
+    ) -> Iterator[Prepared]:
+        """Read and split files; where there are many to embed in Python, in several processes."""
+
+        def here(own: Collection, part: Sequence[Change]) -> list[Prepared]:
+            return prepare_together(own, part, self._config, self._embedder(own))
+
+        to_read = [change for change in changes if change.kind in TO_READ and change.path not in killers]
+        is_shared = self._embedder(collection).is_additive and run.processes.are_worth_it(to_read, run.total)
+        for change in changes:
+            if change.path in killers:
+                yield problem_of(change, KILLED_TWICE)
+            elif not (is_shared and change.kind in TO_READ):
+                yield prepare(collection, change, self._config, self._clock)
+        if is_shared:
+            yield from run.processes.prepare(collection, to_read, here)
+
+    def _write(self, collection: Collection, batch: list[Prepared]) -> list[Prepared]:
         """Embed and write a batch; a document that makes this fail is isolated and stored as a problem."""
         try:
             with self._clock.measure("embed"):
-                documents = self._add_features(collection, batch)
+                documents = [each.indexed for each in batch if each.indexed]
+                documents += embed([each for each in batch if not each.indexed], self._embedder(collection))
             with self._clock.measure("write"):
                 self._store.write(
                     collection.name,
@@ -395,12 +399,13 @@ class Indexer:
         except Exception as error:
             if len(batch) > 1:
                 return [written for each in batch for written in self._write(collection, [each])]
-            failed = _failure(batch[0].change, error)
+            failed = failure(batch[0].change, error)
+            log_problem(failed)
             self._store.write(collection.name, states=[failed.state] if failed.state else [])
             return [failed]
         return batch
 
-    def _result(self, request: Request, write: _PendingWrite) -> RequestResult:
+    def _result(self, request: Request, write: Prepared) -> RequestResult:
         """The result of a request whose file went through the pipeline."""
         problem = write.state.problem if write.state else None
         if problem:
@@ -419,45 +424,15 @@ class Indexer:
         pause = min(RETRY_SECONDS * RETRY_FACTOR**request.attempts, LONGEST_PAUSE_SECONDS)
         return RequestResult(request.id, "pending", error, pause=pause)
 
-    def _prepare(self, collection: Collection, change: Change) -> _PendingWrite:
-        """Read and split one file; whatever is wrong with it is stored as a problem and stops nothing."""
-        state = _state(change)
-        if change.kind is ChangeKind.DELETED:
-            return _PendingWrite(change)
-        if change.kind is ChangeKind.TOUCHED:
-            return _PendingWrite(change, state=state)
-        # Most searches find nothing changed and need no reader.
-        from annai.files.reader import read_document
-
-        split = load_splitter(self._config.chunking.strategy)
-        try:
-            with self._clock.measure("read"):
-                document = read_document(collection.name, collection.source, change, self._config.files)
-            with self._clock.measure("split"):
-                return _PendingWrite(change, document, split(document, self._config.chunking))
-        except ReadError as error:
-            problem = Problem("skipped" if isinstance(error, SkippedFile) else "failed", str(error))
-            logger.info("%s: %s: %s", problem.kind, change.path, error)
-            return _PendingWrite(change, state=dataclasses.replace(state, problem=problem))
-        except Exception as error:
-            return _failure(change, error)
-
-    def _add_features(self, collection: Collection, batch: Iterable[_PendingWrite]) -> list[IndexedDocument]:
-        """The documents of a batch, embedded together and ready to write."""
-        # Most searches find nothing changed and do not need this.
-        from annai.indexing.features import add_features
-
-        documents = [(each.document, each.sections) for each in batch if each.document]
-        return add_features(documents, self._embedder(collection)) if documents else []
-
     def _confirm_first_index(self, confirm: Confirm, collection: Collection, found: Scan) -> None:
         """Estimate from a sample how long the first index will take, and stop unless the user agrees."""
         step = max(len(found.changes) // SAMPLE_FILES, 1)
         first, *sample = found.changes[::step][:SAMPLE_FILES]
         # The first file loads what is loaded only once; it would spoil the estimate.
-        self._add_features(collection, [self._prepare(collection, first)])
+        embedder = self._embedder(collection)
+        embed([prepare(collection, first, self._config, self._clock)], embedder)
         start = perf_counter()
-        self._add_features(collection, [self._prepare(collection, change) for change in sample])
+        embed([prepare(collection, change, self._config, self._clock) for change in sample], embedder)
         share = sum(change.size for change in sample) / max(found.total_bytes, 1)
         seconds = (perf_counter() - start) / max(share, 1e-9)
         if not confirm(len(found.changes), seconds):
@@ -470,22 +445,6 @@ class Indexer:
         """Everything besides the documents that sections depend on."""
         tokens = token_model().identity
         return f"{PIPELINE_VERSION}; {tokens}; {self._config.chunking}; {self._config.files.max_file_mb} MB"
-
-
-def _failure(change: Change, error: Exception) -> _PendingWrite:
-    """A file that the pipeline failed on, stored as a problem: it must not stop the others. The trace is for us."""
-    logger.error("failed: %s", change.path, exc_info=error)
-    if isinstance(error, MemoryError):
-        return _problem(change, "there was not enough memory to index it; split the file, or allow annai more")
-    return _problem(change, f"annai could not index it ({type(error).__name__}: {error}); please report this")
-
-
-def _problem(change: Change, reason: str) -> _PendingWrite:
-    return _PendingWrite(change, state=dataclasses.replace(_state(change), problem=Problem("failed", reason)))
-
-
-def _state(change: Change) -> FileState:
-    return FileState(change.path, change.size, change.mtime_ns, change.hash, ctime_ns=change.ctime_ns)
 
 
 def _should_try(change: Change, known: Mapping[str, FileState], retry_failed: bool) -> bool:
@@ -509,18 +468,3 @@ def _groups(requests: Iterable[Request]) -> list[list[Request]]:
         alone = -1 if request.error == PROCESS_ENDED else request.id if request.attempts else 0
         groups.setdefault((request.collection, alone), []).append(request)
     return [*groups.values()]
-
-
-def _batches(writes: Iterable[_PendingWrite], max_passages: int) -> Iterator[list[_PendingWrite]]:
-    """Group what is written together; only one group is in memory at a time."""
-    batch: list[_PendingWrite] = []
-    passages = characters = 0
-    for each in writes:
-        batch.append(each)
-        passages += sum(section.is_passage for section in each.sections)
-        characters += len(each.document.text) if each.document else 0
-        if passages >= max_passages or characters >= BATCH_CHARACTERS or len(batch) >= BATCH_FILES:
-            yield batch
-            batch, passages, characters = [], 0, 0
-    if batch:
-        yield batch

@@ -4,9 +4,9 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from annai.config import Config
+from annai.indexing import child
 from annai.types import Change, Collection
 
 KILLED_TWICE = (
@@ -32,24 +32,17 @@ def find_killers(collection: Collection, changes: Sequence[Change], config: Conf
     return killers
 
 
-def offer_to_be_killed() -> None:
-    """Let the system kill this process before others when there is no memory left."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-
-
 def _read_in_process(collection: Collection, changes: Sequence[Change], config: Config) -> tuple[int, int]:
     """How many files a process got through, and its exit code."""
     import pickle  # hardly ever needed, and a search loads this module
-    import subprocess
 
-    done = subprocess.run(
-        [sys.executable, "-c", "from annai.indexing.probe import main; main()"],
-        input=pickle.dumps((collection, changes, config)),
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    return len(done.stdout), done.returncode
+    with child.start("annai.indexing.probe") as process:
+        try:
+            done, _ = process.communicate(pickle.dumps((collection, changes, config)))
+        except BaseException:
+            process.kill()
+            raise
+        return len(done), process.returncode
 
 
 def main() -> None:
@@ -61,7 +54,7 @@ def main() -> None:
     from annai.indexing.features import add_features
     from annai.splitters.base import load_splitter
 
-    offer_to_be_killed()
+    child.offer_to_be_killed()
     collection: Collection
     config: Config
     # Only the process that started this one can write here.

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 from annai.config import Config
 from annai.errors import AnnaiError, QueryError, ServerError
 from annai.interfaces.render import answer_json, document_json, selection_json
-from annai.project import LOCAL_PARAMETERS, OPERATIONS, Duration, Operation, Project
+from annai.project import LOCAL_PARAMETERS, OPERATIONS, Done, Duration, Operation, Project
 from annai.serving.wire import from_json, plain
 from annai.types import PREVIEW_LINES, Content, Mode, ServerStatus, Sort
 from annai.values import TypeHint, decode_fields, shorten, suggest
@@ -192,7 +192,7 @@ class Service:
         progress = {"progress": self._keep_going} if operation.duration == "long" else {}
         return method(**arguments, **progress)
 
-    def _keep_going(self, done: int, total: int) -> None:  # noqa: ARG002 - the signature of Progress
+    def _keep_going(self, done: Done) -> None:  # noqa: ARG002 - the signature of Progress
         if self.stopping.is_set():
             raise ServerError("The server is being stopped; what was indexed so far is kept.")
 

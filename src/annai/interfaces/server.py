@@ -275,5 +275,5 @@ def _set_up_logging(config: Config, log: Path | None) -> None:
     level = logging.DEBUG if verbose else config.logging.level.upper()
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    for chatty in ("uvicorn", "uvicorn.error", "mcp", "watchfiles", "asyncio", "markdown_it", "charset_normalizer"):
+    for chatty in ("uvicorn", "uvicorn.error", "mcp", "watchfiles", "asyncio", "charset_normalizer"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

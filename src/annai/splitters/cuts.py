@@ -5,7 +5,7 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
-from annai.text.tokens import TokenPositions
+from annai.text.positions import TokenPositions
 
 Span = tuple[int, int]
 

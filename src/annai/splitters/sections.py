@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
 
 from annai.settings import Chunking
 from annai.splitters.cuts import token_pieces
 from annai.splitters.tree import Tree
+from annai.text.positions import TokenPositions
 from annai.text.readable import readable
-from annai.text.tokens import count_tokens
 from annai.types import Document, Heading, Section
 
 MAX_DEPTH = 3
@@ -51,10 +50,10 @@ class _SectionBuilder:
         ]
         self._headings = headings
         self._parts = _parts(headings)
-        # Every section begins and ends at an edge, so counting tokens once from edge to edge is enough.
+        # Every section begins and ends at an edge, a line's start, which no token crosses.
         self._edges = [body, *(heading.start for heading in headings), len(text)]
-        counts = (count_tokens(text[start:end]) for start, end in pairwise(self._edges))
-        self._tokens = list(accumulate(counts, initial=0))
+        tokens = TokenPositions(text)
+        self._tokens = [tokens.index(edge) for edge in self._edges]
 
     def build(self) -> list[Section]:
         self._add(None, self._root())

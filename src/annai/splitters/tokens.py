@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from annai.settings import Chunking
 from annai.splitters.tree import Tree
-from annai.text.tokens import TokenPositions
+from annai.text.positions import TokenPositions
 from annai.types import Document, Section
 
 

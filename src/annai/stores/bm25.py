@@ -4,7 +4,6 @@ Every engine fetches its own lists and hands them over as arrays; what they mean
 where a passage's score is added up. The score is a share: a text full of every word of the query would get 1.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,9 +20,6 @@ K1 = 1.2
 
 B = 0.75
 """How much a passage that is longer than the average is held back: 0 not at all, 1 wholly."""
-
-MAX_COUNT = 255
-"""How often a word counts in one field at most: a count is one byte."""
 
 FIELD_COUNTS = [(name, "u1") for name in FIELD_NAMES]
 """The last four bytes of a posting of every engine: how often the passage has the word in each field."""
@@ -90,13 +86,10 @@ def length_damping(lengths: NumberOrNumbers, average: float) -> NumberOrNumbers:
     return K1 * (1 - B + B * lengths / average)
 
 
-def count_words(keywords: Keywords) -> dict[str, bytearray]:
+def count_words(keywords: Keywords) -> dict[str, bytes]:
     """How often a passage has each of its words in each field, as the bytes of `FIELD_COUNTS`."""
-    counts: dict[str, bytearray] = {}
-    for field, name in enumerate(FIELD_NAMES):
-        for word, count in Counter(getattr(keywords, name).split()).items():
-            counts.setdefault(word, bytearray(len(FIELD_NAMES)))[field] = min(count, MAX_COUNT)
-    return counts
+    counts = keywords.counts.astype("<u4").tobytes()
+    return {word: counts[4 * number : 4 * number + 4] for number, word in enumerate(keywords.distinct)}
 
 
 def weights_of(fields: FieldWeights) -> Numbers:

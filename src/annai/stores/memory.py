@@ -336,7 +336,7 @@ class MemoryStore(Store):
 class _WordCounts:
     """How often one passage has each of its words, field by field, and how many words it has in all."""
 
-    counts: Mapping[str, bytearray]
+    counts: Mapping[str, bytes]
     length: int
 
     def frequency(self, word: str, weights: Sequence[float]) -> float:

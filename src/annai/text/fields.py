@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from annai.text.readable import readable
@@ -49,7 +50,7 @@ def passage_fields(document: Document, passage: Section) -> Fields:
     return Fields(
         title=document.title,
         headings="\n".join((*headings, *filter(None, about))),
-        path=str(PurePosixPath(document.path).with_suffix("")),
+        path=_without_suffix(document.path),
         body=_without_heading(readable(document.text, document.format)[passage.start : passage.end], passage),
     )
 
@@ -60,6 +61,11 @@ def meaningful_path(path: str) -> str:
 
 
 _MEANINGLESS = re.compile(r"\d+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
+
+
+@lru_cache(maxsize=2)  # the passages of a document are asked for one after another
+def _without_suffix(path: str) -> str:
+    return str(PurePosixPath(path).with_suffix(""))
 
 
 def _without_heading(text: str, passage: Section) -> str:

@@ -1,18 +1,11 @@
 """Where are the headings and the blocks of this text?"""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
 
-from annai.text.lines import Lines
+from annai.text.lines import LINE_END
 from annai.text.rst import MAX_HEADING_CHARACTERS, rst_outline
 from annai.types import Format, Heading, Outline
-
-if TYPE_CHECKING:
-    from markdown_it.token import Token
-
-T = TypeVar("T")
 
 
 def outline(text: str, text_format: Format, start: int = 0) -> Outline:
@@ -35,26 +28,22 @@ def plain_heading(source: str) -> str:
     return plain[:MAX_HEADING_CHARACTERS]
 
 
-MAX_NESTING = 100
-"""How deep lists and quotes may nest. The parser recurses for each level and stops reading the text at the limit:
-enough for any real document, and not too much for Python's stack."""
-
-MAX_LINES, MAX_TOKENS = 400_000, 600_000
-"""What is parsed of a Markdown text: lines, and tokens of the parser, each of which takes some 400 bytes. In a longer
-text only the headings are looked for."""
-
 MAX_HEADINGS = 50_000
 """A text with more of them is no document with an outline."""
 
-_RULES = ("table", "code", "fence", "blockquote", "hr", "list", "html_block", "heading", "lheading")
-"""Without `reference`: link definitions matter only above an underline, and `_count_link_definitions` finds those."""
+_BLOCKS = frozenset(("CodeBlock", "HtmlBlock", "Table", "List"))
 
-_BLOCKS = frozenset(("fence", "code_block", "html_block", "table_open", "bullet_list_open", "ordered_list_open"))
-
-_HEADING_OR_FENCE = re.compile(r"^ {0,3}(?:(#{1,6})[ \t]+([^\n]*)|(`{3,}|~{3,}))", re.MULTILINE)
 _MARKUP_CHARACTER = re.compile(r"[\\`*_~\[\]<>{}&]")
 _QUOTED = re.compile(r'"([^"]+)"')
-_LINK_DEFINITION = re.compile(r"\[[^\]]+\]:")
+_LONE_RETURN = re.compile(r"\r(?!\n)")
+_AFTER_FENCE = re.compile(r"(?<=[`~])[ \t]+$", re.MULTILINE)
+_TABLE_ROWS = re.compile(
+    r"^([^\n|]*+\|[^\n]*+)\n(?=([ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t\r]*+)$)",
+    re.MULTILINE,
+)
+_CELL_END = re.compile(r"(?<!\\)\|")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CLOSING_HASHES = re.compile(r"(?:^|[ \t]+)#+\Z")
 
 _PROTECTED = re.compile(r"\\([!-/:-@\[-`{-~])|(?<!`)(`+)(?!`)(.+?)(?<!`)\2(?!`)", re.DOTALL)
 _PLACEHOLDER = re.compile("\0(\\d+)\0")
@@ -73,106 +62,93 @@ _EMPHASIS: Mapping[str, re.Pattern[str]] = {
 
 
 def _markdown_outline(text: str, start: int) -> Outline:
-    if text.count("\n", start) > MAX_LINES:
-        return _headings_only(text, start)
-    try:
-        outline = _parsed_outline(text, start)
-    except _TooManyTokens:
-        return _headings_only(text, start)
-    return outline if len(outline.headings) <= MAX_HEADINGS else Outline()
-
-
-def _headings_only(text: str, start: int) -> Outline:
-    """The headings with `#` outside of code fences, for a text that is too long to be parsed."""
-    headings: list[Heading] = []
-    fence = ""
-    for match in _HEADING_OR_FENCE.finditer(text, start):
-        marks, source, opening = match.groups()
-        if opening and (not fence or opening.startswith(fence)):
-            fence = "" if fence else opening
-        elif marks and not fence:
-            end = text.find("\n", match.end()) + 1 or len(text)
-            headings.append(Heading(len(marks), plain_heading(source.strip().rstrip("#")), match.start(), end))
-            if len(headings) > MAX_HEADINGS:
-                return Outline()
-    return Outline(tuple(headings))
-
-
-class _TooManyTokens(Exception):
-    """A text that takes too much memory to parse."""
-
-
-class _Tokens(list[T]):
-    """The parser's tokens, up to the limit."""
-
-    def append(self, token: T) -> None:
-        if len(self) >= MAX_TOKENS:
-            raise _TooManyTokens
-        super().append(token)
-
-
-def _parsed_outline(text: str, start: int) -> Outline:
-    starts = Lines(text, start).starts
-    position = [*starts, len(text)].__getitem__
-    last_line = len(starts)
     headings: list[Heading] = []
     blocks: list[tuple[int, int]] = []
-    tokens = _parser()(text[start:] if start else text)
-    for token, following in _top_level(tokens):
-        first, after = token.map or (0, 0)
-        after = min(after, last_line)
-        if token.type == "heading_open":
-            source = following.content if following else ""
-            skipped = 0 if token.markup.startswith("#") else _count_link_definitions(source)
-            if skipped:
-                lines = source.split("\n")[skipped:]
-                if not lines:
-                    continue
-                source = "\n".join(lines)
-            heading = Heading(int(token.tag[1]), plain_heading(source), position(first + skipped), position(after))
-            headings.append(heading)
-        elif token.type in _BLOCKS:
-            begin, end = position(first), position(after)
-            while after > first + 1 and not text[position(after - 1) : end].strip():
-                after -= 1
-                end = position(after)
-            blocks.append((begin, end))
+    for kind, level, first, after in _top_level(text, start):
+        begin = text.rfind("\n", start, first) + 1 or start
+        begin = text.rfind("\r", begin, first) + 1 or begin
+        if kind == "Heading":
+            end = _line_end(text, max(after - 1, begin))
+            headings.append(Heading(level, plain_heading(_heading_source(text[begin:end])), begin, end))
+            if len(headings) > MAX_HEADINGS:
+                return Outline()
+        elif kind in _BLOCKS or (kind == "Paragraph" and (begin := _table_start(text, begin, after)) < after):
+            # Blank lines after a block are not part of it.
+            blocks.append((begin, _line_end(text, begin + len(text[begin:after].rstrip()))))
     return Outline(tuple(headings), tuple(blocks))
 
 
-def _top_level(tokens: "list[Token]") -> "Iterator[tuple[Token, Token | None]]":
-    """The opening tokens outside of lists and quotes, each with the token after it."""
-    for index, token in enumerate(tokens):
-        if token.level == 0 and token.nesting >= 0:
-            yield token, tokens[index + 1] if index + 1 < len(tokens) else None
-
-
-def _count_link_definitions(source: str) -> int:
-    """How many lines at the beginning of an underlined paragraph define links: they are not part of the heading."""
-    count = 0
-    for line in source.split("\n"):
-        if not _LINK_DEFINITION.match(line.lstrip()):
-            break
-        count += 1
-    return count
-
-
-@cache
-def _parser() -> "Callable[[str], list[Token]]":
+def _top_level(text: str, start: int) -> Iterator[tuple[str, int, int, int]]:
+    """What is outside of lists and quotes: its kind, the level of a heading, and where it begins and ends."""
     # Most commands read no document and need no parser.
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_core import StateCore
+    from pyromark import Options, events_with_range
 
-    parser = MarkdownIt("zero", {"maxNesting": MAX_NESTING, "html": True}).enable(list(_RULES))
-    parser.core.ruler.enableOnly(["normalize", "block"])
+    source = text[start:] if start else text
+    # Two things of CommonMark that the parser does not know: a line that ends in a lone CR, a fence in a tab.
+    if "\r" in source:
+        source = _LONE_RETURN.sub("\n", source)
+    if "`\t" in source or "~\t" in source:
+        source = _AFTER_FENCE.sub(_spaces, source)
+    if not source.isascii():
+        source = _SURROGATE.sub("\ufffd", source)
+    found: list[tuple[str, int, int, int]] = []
+    after = 0
+    for event, span in events_with_range(source, options=Options.ENABLE_TABLES):
+        if not isinstance(event, dict) or "Start" not in event:
+            continue
+        tag = event["Start"]
+        if span["start"] >= after:
+            after = span["end"]
+            kind = tag if isinstance(tag, str) else next(iter(tag))
+            level = int(tag["Heading"]["level"][1]) if not isinstance(tag, str) and "Heading" in tag else 0
+            found.append((kind, level, span["start"], 0 if kind == "List" else after))
+        elif tag == "Item" and found[-1][0] == "List" and span["end"] > found[-1][3]:
+            # Not the list's own end: to the parser, a link definition after a list belongs to it.
+            found[-1] = (*found[-1][:3], span["end"])
+    return _in_characters(found, source, start)
 
-    def parse(source: str) -> "list[Token]":
-        state = StateCore(source, parser, {})
-        state.tokens = _Tokens()
-        parser.core.process(state)
-        return state.tokens
 
-    return parse
+def _in_characters(
+    spans: Iterable[tuple[str, int, int, int]], source: str, start: int
+) -> Iterator[tuple[str, int, int, int]]:
+    """Positions in characters of the whole text, from those in bytes of its UTF-8 from `start` on."""
+    data = b"" if source.isascii() else source.encode()
+    at, characters = 0, start
+    for kind, level, first, end in spans:
+        if data:
+            characters += len(data[at:first].decode())
+            at = first
+            yield kind, level, characters, characters + len(data[first:end].decode())
+        else:
+            yield kind, level, start + first, start + end
+
+
+def _spaces(match: re.Match[str]) -> str:
+    return " " * len(match[0])
+
+
+def _table_start(text: str, begin: int, end: int) -> int:
+    """Where a table begins that comes right after the first lines of a paragraph, as GitHub allows; else `end`."""
+    if text.find("|", begin, end) < 0:
+        return end
+    for match in _TABLE_ROWS.finditer(text, begin, end):
+        if len(_CELL_END.findall(match[1].strip().strip("|"))) == match[2].strip().strip("|").count("|"):
+            return match.start(1)
+    return end
+
+
+def _line_end(text: str, position: int) -> int:
+    """The end of the line that a position is in, with its line ending."""
+    match = LINE_END.search(text, position)
+    return match.end() if match else len(text)
+
+
+def _heading_source(source: str) -> str:
+    """What a heading says, as it is written: without its hashes or its underline."""
+    *lines, last = LINE_END.split(source.replace("\0", "\ufffd").rstrip("\r\n"))
+    if lines:
+        return "\n".join(lines)
+    return _CLOSING_HASHES.sub("", last.strip(" \t").lstrip("#").strip(" \t"))
 
 
 def has_markup(source: str) -> bool:

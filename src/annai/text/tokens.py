@@ -2,16 +2,15 @@
 
 import re
 import unicodedata
-from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 
 import Stemmer
 
 # Kanji, kana, their iteration and length marks, and Hangul: scripts without (reliable) spaces between words.
-_CJK_SPANS = (
+CJK_SPANS = (
     (0x3005, 0x3007),
     (0x3041, 0x3096),
     (0x309D, 0x309F),
@@ -23,8 +22,8 @@ _CJK_SPANS = (
     (0xF900, 0xFAFF),
     (0x20000, 0x3FFFF),
 )
-_CJK = "".join(f"{chr(first)}-{chr(last)}" for first, last in _CJK_SPANS)
-_CJK_EDGES = [edge for first, last in _CJK_SPANS for edge in (first, last + 1)]
+_CJK = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_SPANS)
+_CJK_EDGES = [edge for first, last in CJK_SPANS for edge in (first, last + 1)]
 _KATAKANA = r"\u30a1-\u30fa"
 
 # What people write for its meaning: currencies, arrows, signs, emoji. Not what they draw with (lines, blocks, Braille).
@@ -41,7 +40,7 @@ KATAKANA_MARK = "\u30a0"
 
 _WORD = re.compile(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+|[{_SYMBOLS}]")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
-_FINAL_LONG_VOWEL = re.compile(rf"(?<=[{_KATAKANA}ー]{{2}})ー(?![{_KATAKANA}ー])")
+_FINAL_LONG_VOWEL = re.compile(rf"ー(?<=[{_KATAKANA}ー]{{2}}ー)(?![{_KATAKANA}ー])")
 _QUOTED = re.compile(r'["“”]([^"“”]+)["“”]|`([^`]+)`')
 _RUN = re.compile(r"[!-~]+")
 _SENTENCE_PUNCTUATION = ",;:!?\"'`*"
@@ -59,6 +58,9 @@ _HIRAGANA_ONLY = re.compile(r"[\u3041-\u309fー]+\Z")
 
 MAX_WORD_CHARACTERS = 64
 """Longer runs of letters are data (hashes, base64), not words: only their beginning counts."""
+
+MAX_TOKEN_LETTERS, MAX_TOKEN_DIGITS = 8, 3
+"""How many letters, and how many digits, one token has at most."""
 
 MIN_CODE_SHARE = 0.4
 """A query is code if at least this share of its characters is."""
@@ -83,35 +85,12 @@ STOP_WORDS = frozenset(
 )
 
 
-class TokenPositions:
-    """The starts and ends of the tokens of one text, so that any span of it can be measured quickly.
+def count_tokens(text: str) -> int:
+    """How many tokens the text has.
 
     A token is a CJK character, a punctuation mark, up to eight letters of a word or up to three digits: close to what
     language models count, without a table to load.
     """
-
-    def __init__(self, text: str) -> None:
-        # Packed: a text of ten million characters has millions of tokens.
-        self.starts, self.ends = array("q"), array("q")
-        matches = _token_pattern().finditer(text)
-        while spans := [match.span() for match in islice(matches, 10_000)]:
-            self.starts.extend([start for start, _ in spans])
-            self.ends.extend([end for _, end in spans])
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def count(self, start: int, end: int) -> int:
-        """How many tokens begin in the span."""
-        return bisect_left(self.starts, end) - bisect_left(self.starts, start)
-
-    def index(self, position: int) -> int:
-        """The index of the first token that begins at the position or after it."""
-        return bisect_left(self.starts, position)
-
-
-def count_tokens(text: str) -> int:
-    """How many tokens the text has."""
     return len(_token_pattern().findall(text))
 
 
@@ -124,6 +103,16 @@ def words(text: str) -> list[str]:
     dropped, so that サーバー and サーバ are the same word. A symbol such as → or 🎉 is a word.
     """
     return list(chain.from_iterable(map(_WORD_CACHE.__getitem__, _WORD.findall(normalise(text)))))
+
+
+def word_runs(text: str) -> list[str]:
+    """The runs of a normalised text that `words` makes words of, in the order of the text."""
+    return _WORD.findall(text)
+
+
+def words_of_run(run: str) -> list[str]:
+    """The words of a part of a normalised text that ends where runs end; looked up anew each time."""
+    return [word for each in _WORD.findall(run) for word in _terms(each)]
 
 
 def query_words(text: str) -> dict[str, float]:
@@ -248,13 +237,12 @@ def is_cjk(text: str) -> bool:
 
 def is_cjk_text(text: str) -> bool:
     """Whether a text is written in Japanese, Chinese or Korean: at least one in twenty of its characters is CJK."""
-    return len(re.findall(rf"[{_CJK}]", text)) * 20 >= len(text) > 0
+    return not text.isascii() and len(re.sub(rf"[{_CJK}]+", "", text)) * 20 <= len(text) * 19
 
 
 def normalise(text: str) -> str:
     """One form (NFKC) for the many ways to type a character, without final long vowel marks; case stays."""
-    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return _FINAL_LONG_VOWEL.sub("", text)
+    return text if text.isascii() else _FINAL_LONG_VOWEL.sub("", unicodedata.normalize("NFKC", text))
 
 
 def _strip_punctuation(run: str) -> str:
@@ -273,7 +261,7 @@ def _blank_code(match: re.Match[str]) -> str:
 @cache
 def _token_pattern() -> re.Pattern[str]:
     # Compiling it takes milliseconds, and most searches measure nothing.
-    return re.compile(rf"[{_CJK}]|\d{{1,3}}|[^\W\d_{_CJK}]{{1,8}}|[^\w\s]|_+")
+    return re.compile(rf"[{_CJK}]|\d{{1,{MAX_TOKEN_DIGITS}}}|[^\W\d_{_CJK}]{{1,{MAX_TOKEN_LETTERS}}}|[^\w\s]|_+")
 
 
 def _name(heading: str) -> str:
@@ -296,23 +284,24 @@ class _WordCache(dict[str, tuple[str, ...]]):
     def __missing__(self, run: str) -> tuple[str, ...]:
         if len(self) >= self.CAPACITY:
             self.clear()
-        result = tuple(self._terms(run))
+        result = tuple(_terms(run))
         if len(run) <= MAX_WORD_CHARACTERS:
             self[run] = result
         return result
 
-    def _terms(self, run: str) -> Iterator[str]:
-        if is_cjk(run):
-            yield from (run[i : i + 2] for i in range(len(run) - 1))
-            yield run[-1]
-            return
-        parts = _PART.findall(run)
-        if len(parts) <= 1:
-            yield _STEMMER.stemWord(run.lower().strip("_")[:MAX_WORD_CHARACTERS]) or run
-            return
-        yield run.lower()[:MAX_WORD_CHARACTERS]
-        for part in parts[:MAX_WORD_CHARACTERS]:
-            yield _STEMMER.stemWord(part.lower()[:MAX_WORD_CHARACTERS])
+
+def _terms(run: str) -> Iterator[str]:
+    if not run.isascii() and is_cjk(run):
+        yield from (run[i : i + 2] for i in range(len(run) - 1))
+        yield run[-1]
+        return
+    parts = _PART.findall(run)
+    if len(parts) <= 1:
+        yield _STEMMER.stemWord(run.lower().strip("_")[:MAX_WORD_CHARACTERS]) or run
+        return
+    yield run.lower()[:MAX_WORD_CHARACTERS]
+    for part in parts[:MAX_WORD_CHARACTERS]:
+        yield _STEMMER.stemWord(part.lower()[:MAX_WORD_CHARACTERS])
 
 
 _WORD_CACHE = _WordCache()

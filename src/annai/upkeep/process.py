@@ -13,7 +13,7 @@ import threading
 from annai.config import Config
 from annai.engine import Engine
 from annai.errors import AnnaiError
-from annai.indexing.probe import offer_to_be_killed
+from annai.indexing import child
 from annai.text.escapes import LogFormatter
 
 logger = logging.getLogger(__name__)
@@ -24,18 +24,12 @@ LOCK_TIMEOUT_SECONDS = 10.0
 STOP_SECONDS = 20.0
 """How long it may take to finish the current documents; then it is killed."""
 
-NICENESS = 5
-"""How far its priority is lowered: people wait for a search, not for the index."""
-
 
 class IndexingProcess:
     """A process that works through the queue of a project once."""
 
     def __init__(self, config: Config) -> None:
-        command = [sys.executable, "-c", "from annai.upkeep.process import main; main()"]
-        self._process = subprocess.Popen(  # noqa: S603 - annai itself
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
-        )
+        self._process = child.start("annai.upkeep.process", is_read=False)
         if self._process.stdin:
             self._process.stdin.write(pickle.dumps(config) + b"\n")
             self._process.stdin.flush()
@@ -69,8 +63,8 @@ class IndexingProcess:
 def main() -> None:
     """Run in the process: read the settings from standard input, then index until that ends or nothing is due."""
     if hasattr(os, "nice"):
-        os.nice(NICENESS)
-    offer_to_be_killed()
+        os.nice(child.NICENESS)
+    child.offer_to_be_killed()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)

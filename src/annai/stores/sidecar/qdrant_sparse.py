@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from annai.stores.bm25 import (
     FIELD_COUNTS,
     K1,
-    MAX_COUNT,
     count_words,
     length_damping,
     saturate,
@@ -23,7 +22,7 @@ from annai.stores.bm25 import (
     weights_of,
 )
 from annai.text.fields import FIELD_NAMES, FIELD_WEIGHTS
-from annai.text.keywords import Keywords
+from annai.text.keywords import MAX_COUNT, Keywords
 from annai.text.tokens import is_cjk
 
 TYPICAL_LENGTH = 200

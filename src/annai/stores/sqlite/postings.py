@@ -6,17 +6,17 @@ the lists until a merge drops them; the passage table tells which ones still exi
 """
 
 import json
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import compress, islice, pairwise
+from operator import itemgetter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from annai.stores.base import Scored
 from annai.stores.bm25 import (
     FIELD_COUNTS,
     Matches,
-    count_words,
     is_prefix,
     merge_positions,
     score,
@@ -57,19 +57,13 @@ class Postings(WordIndex):
 
     def add(self, passages: Mapping[int, Keywords], /) -> None:
         """One new segment; merge where a level is full."""
-        lists: dict[str, array[int]] = {}
-        for key, keywords in passages.items():
-            for word, counts in count_words(keywords).items():
-                posting = lists.setdefault(word, array("I"))
-                # Key and counts as two 32-bit numbers: the layout of POSTING on a little-endian machine.
-                posting.append(key)
-                posting.append(int.from_bytes(counts, "little"))
-        if not lists:
+        words, lists = _lists(passages)
+        if not words:
             return
         segment = self._new_segment(level=0)
         self._database.insert(
             "INSERT INTO postings (segment, word, list) VALUES (?, ?, ?)",
-            [(segment, word, _bytes(lists[word])) for word in sorted(lists)],
+            [(segment, word, part) for word, part in zip(words, lists, strict=True)],
         )
         level = 0
         while len(full := self._segments(level)) >= SEGMENTS_PER_LEVEL:
@@ -173,44 +167,84 @@ class Postings(WordIndex):
     def _merge(self, segments: list[int], level: int) -> None:
         """Put several segments' lists into a new one, without the passages that were deleted."""
         merged = self._new_segment(level)
-        chosen = json.dumps(segments)
         alive = self._file.documents.live_keys()
-        for words, lists in self._chunks(chosen):
+        for words, lists in self._take_lists(segments):
             postings = np.frombuffer(b"".join(lists), POSTING)
             kept = alive[postings["key"]]
             ends = np.cumsum([len(part) // POSTING.itemsize for part in lists])
-            bounds = [0, *np.concatenate(([0], np.cumsum(kept)))[ends].tolist()]
-            raw = postings[kept].tobytes()
-            rows: dict[str, bytes] = {}
-            for word, start, end in zip(words, bounds, bounds[1:], strict=False):
-                if end > start:
-                    rows[word] = rows.get(word, b"") + raw[start * POSTING.itemsize : end * POSTING.itemsize]
+            # A word comes once for each segment that has it: its lists are neighbours.
+            is_last = [word != following for word, following in zip(words, [*words[1:], None], strict=True)]
+            bounds = [0, *(POSTING.itemsize * np.concatenate(([0], np.cumsum(kept)))[ends[is_last]]).tolist()]
+            raw = (postings if kept.all() else postings[kept]).tobytes()
             self._database.insert(
                 "INSERT INTO postings (segment, word, list) VALUES (?, ?, ?)",
-                [(merged, word, part) for word, part in rows.items()],
+                [
+                    (merged, word, raw[start:end])
+                    for word, (start, end) in zip(compress(words, is_last), pairwise(bounds), strict=True)
+                    if end > start
+                ],
             )
-        for table, column in (("postings", "segment"), ("segments", "id")):
-            self._database.rows(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", (chosen,))
+        self._database.insert("DELETE FROM segments WHERE id = ?", [(segment,) for segment in segments])
 
-    def _chunks(self, segments: str) -> Iterator[tuple[list[str], list[bytes]]]:
-        """The lists of some segments in the order of their words, a bounded part at a time; no word is in two parts."""
-        words: list[str] = []
-        lists: list[bytes] = []
-        size = 0
-        cursor = self._database.connection.execute(
-            "SELECT word, list FROM postings WHERE segment IN (SELECT value FROM json_each(?)) ORDER BY word",
-            (segments,),
-        )
-        for word, part in cursor:
-            if size >= MERGE_BYTES and word != words[-1]:
-                yield words, lists
-                words, lists, size = [], [], 0
-            words.append(str(word))
-            lists.append(bytes(part))
-            size += len(lists[-1])
-        if words:
-            yield words, lists
+    def _take_lists(self, segments: list[int]) -> Iterator[tuple[list[str], list[bytes]]]:
+        """Take all lists out of some segments in the order of their words; no word is in two parts.
+
+        They are deleted before their like is written: the file need not have room for both.
+        """
+        for low, high in self._word_ranges(segments):
+            rows: list[tuple[str, bytes]] = []
+            for segment in sorted(segments):  # the oldest first, so that lists stay in the order of their keys
+                chosen = "FROM postings WHERE segment = ? AND word >= ? AND word < ?"
+                rows += self._database.rows(f"SELECT word, list {chosen}", (segment, low, high))
+                self._database.rows(f"DELETE {chosen}", (segment, low, high))
+            rows.sort(key=itemgetter(0))
+            if rows:
+                yield [word for word, _ in rows], [part for _, part in rows]
+
+    def _word_ranges(self, segments: list[int]) -> list[tuple[str, str]]:
+        """Ranges of words whose lists a merge can hold in memory: the first word of each, and the one after."""
+        edges = [""]
+        chosen = "FROM postings WHERE segment IN (SELECT value FROM json_each(?))"
+        if self._database.number(f"SELECT sum(length(list)) {chosen}", (json.dumps(segments),)) > MERGE_BYTES:
+            size, last = 0, ""
+            for word, length in self._database.rows(
+                f"SELECT word, length(list) {chosen} ORDER BY word", (json.dumps(segments),)
+            ):
+                if size >= MERGE_BYTES and word != last:
+                    edges.append(word)
+                    size = 0
+                size, last = size + length, word
+        return [*pairwise((*edges, _LAST_CHARACTER))]
 
 
-def _bytes(numbers: "array[int]") -> bytes:
-    return np.frombuffer(numbers, np.uint32).astype("<u4").tobytes()
+def _lists(passages: Mapping[int, Keywords]) -> tuple[list[str], list[bytes]]:
+    """The words of some passages in their order, and the list of each."""
+    vocabularies = {id(each.vocabulary): each.vocabulary for each in passages.values()}
+    words, numbers = _merge_vocabularies(vocabularies)
+    keywords = passages.values()
+    postings = np.zeros(sum(len(each.words) for each in keywords), [("key", "<u4"), ("counts", "<u4")])
+    postings["key"] = np.repeat(np.fromiter(passages, np.int64), [len(each.words) for each in keywords])
+    if not len(postings):
+        return [], []
+    postings["counts"] = np.concatenate([each.counts for each in keywords])
+    own = np.concatenate([numbers[id(each.vocabulary)][each.words] for each in keywords])
+    order = np.argsort(own, kind="stable")
+    own, raw = own[order], postings[order].tobytes()
+    starts = np.flatnonzero(np.diff(own, prepend=-1))
+    size = POSTING.itemsize
+    bounds = [*(starts * size).tolist(), len(raw)]
+    return [words[number] for number in own[starts].tolist()], [raw[a:b] for a, b in pairwise(bounds)]
+
+
+def _merge_vocabularies(
+    vocabularies: Mapping[int, Sequence[str]],
+) -> tuple[Sequence[str], dict[int, NDArray[np.int64]]]:
+    """The words of all vocabularies in their order, and for each vocabulary the new numbers of its words."""
+    if len(vocabularies) == 1:
+        (only,) = vocabularies.values()
+        return only, {number: np.arange(len(only)) for number in vocabularies}
+    words = sorted({word for vocabulary in vocabularies.values() for word in vocabulary})
+    numbers = dict(zip(words, range(len(words)), strict=True))
+    return words, {
+        key: np.fromiter(map(numbers.__getitem__, vocabulary), np.int64) for key, vocabulary in vocabularies.items()
+    }

@@ -1,0 +1,46 @@
+"""How does annai start a process of its own? Without the folder it works in, and it ends when its parent does."""
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Several processes that each start a thread for every core would wait for each other."""
+
+NICENESS = 5
+"""How far the priority of indexing beside a server is lowered: people wait for a search, not for the index."""
+
+
+def start(module: str, *, is_read: bool = True) -> "Popen[bytes]":
+    """Start a process that runs `main` of a module, with a pipe to its standard input and, if it is read, its output.
+
+    Not by `multiprocessing`, which would run the caller's own script again. The current folder is not where Python
+    looks for modules, since it may be anybody's; and Ctrl-C reaches the parent alone, which ends its children.
+    """
+    import subprocess  # most searches index nothing
+
+    package = str(Path(__file__).parents[2])
+    code = f"import sys; sys.path.append({package!r}); from {module} import main; main()"
+    return subprocess.Popen(  # noqa: S603 - annai itself
+        [sys.executable, "-P", "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE if is_read else subprocess.DEVNULL,
+        env=os.environ | ONE_THREAD,
+        start_new_session=True,
+    )
+
+
+def offer_to_be_killed() -> None:
+    """Let the system kill this process before others when there is no memory left."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
