@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from annai.config import load_config, override
 from annai.embedders.base import load_embedder
 from annai.engine import Engine
+from annai.project import Done
 from annai.settings import Embedding
 from tests import tiny
 
@@ -68,9 +69,9 @@ def memory(model: str, docs: Path) -> None:
     process = psutil.Process()
     told: list[tuple[int, int]] = []
 
-    def progress(done: int, total: int) -> None:
-        if done >= total * len(told) // LINES:
-            told.append((done, process.memory_info().rss))
+    def progress(done: Done) -> None:
+        if done.files >= done.total * len(told) // LINES:
+            told.append((done.files, process.memory_info().rss))
 
     start = perf_counter()
     with Engine(config) as engine:

@@ -187,7 +187,7 @@ def test_every_setting_that_could_reach_further_is_known_here(tmp_path: Path) ->
         "chunking.strategy", "search.mode", "search.content", "embedding.query_prefix",
         "embedding.document_prefix", "embedding.task_type_query", "embedding.task_type_document",
         "embedding.device", "embedding.pooling", "rerank.device", "display.default_format", "display.color",
-        "logging.level", "store.hnsw_space",
+        "logging.level", "store.hnsw_space", "mcp.collection_tools",
     }  # fmt: skip
     texts = {
         f"{name}.{item.name}"

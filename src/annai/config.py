@@ -23,6 +23,7 @@ from annai.settings import (
     Embedding,
     Files,
     Logging,
+    Mcp,
     Model,
     Project,
     Rerank,
@@ -69,6 +70,7 @@ class Config:
     search: Search = field(default_factory=Search)
     rerank: Rerank = field(default_factory=Rerank)
     server: Server = field(default_factory=Server)
+    mcp: Mcp = field(default_factory=Mcp)
     watcher: Watcher = field(default_factory=Watcher)
     worker: Worker = field(default_factory=Worker)
     display: Display = field(default_factory=Display)

@@ -30,8 +30,8 @@ from annai.files.folders import folder_entries
 from annai.files.scanner import differs
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
-from annai.indexing.processes import Processes
-from annai.project import Confirm, Progress, Project
+from annai.indexing.run import Run
+from annai.project import Confirm, Done, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
 from annai.searching.fusion import fuse, limit_and_sort, rerank
 from annai.searching.search import search
@@ -180,8 +180,8 @@ class Engine(Project):
                 "`-m update` brings it up to date, `-m replace` rebuilds it."
             )
         if mode == "replace":
-            with self._index_lock():
-                return _summary(self._indexer.replace(collection, progress=progress))
+            with self._index_lock(), Run(self.config, progress) as run:
+                return _summary(self._indexer.replace(collection, run), run.done)
         return self._update([(collection, None)], progress=progress)
 
     def rebuild(
@@ -267,31 +267,33 @@ class Engine(Project):
 
         If another process or thread is indexing, wait this many seconds for it.
         """
+        with Run(self.config, progress, stop) as run:
+            return self._process_queue(run, timeout)
+
+    def _process_queue(self, run: Run, timeout: float) -> Outcomes:
         outcomes: Outcomes = Counter()
         deadline, due = time.monotonic() + timeout, 0
         here = collections.here(self.store, self.config)
-        with self._indexer.processes(0) as processes:
-            # Counting what is due takes the longer the more is: it is counted again when what was counted is done.
-            while not stop() and (due > 0 or (due := self.store.requests.due(here))):
-                processes.total = max(processes.total, outcomes.total() + due)
-                if progress:
-                    progress(processes.total - due, processes.total)
-                with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
-                    done = self._step(processes, stop) if mine else None
-                outcomes += done or Counter()
-                due = due - done.total() if done else 0
-                if not mine or (done is None and self.store.shared):
-                    if time.monotonic() >= deadline:
-                        break
-                    time.sleep(POLL_SECONDS if mine else 0)
-            if progress and processes.total:
-                progress(processes.total, processes.total)
+        # Counting what is due takes the longer the more is: it is counted again when what was counted is done.
+        while not run.should_stop() and (due > 0 or (due := self.store.requests.due(here))):
+            run.expect(outcomes.total(), outcomes.total() + due)
+            with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
+                done = self._step(run) if mine else None
+            outcomes += done or Counter()
+            due = due - done.total() if done else 0
+            if not mine or (done is None and self.store.shared):
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(POLL_SECONDS if mine else 0)
+        if run.total:
+            run.expect(run.total, run.total)
+        run.check()
         self._indexer.log_times()
         return outcomes
 
-    def _step(self, processes: Processes, stop: Callable[[], bool]) -> Outcomes | None:
+    def _step(self, run: Run) -> Outcomes | None:
         """Index the oldest requests; if there are none, requeue what a process that died left unfinished."""
-        outcomes = self._indexer.step(processes, stop)
+        outcomes = self._indexer.step(run)
         if outcomes is None:
             self.store.requests.recover()
             self.store.delete_abandoned()
@@ -329,12 +331,12 @@ class Engine(Project):
         progress: Progress | None = None,
     ) -> ImportSummary:
         """Queue what changed in parts of collections, and index it while nobody else does."""
-        with self._index_lock():
+        with self._index_lock(), Run(self.config, progress) as run:
             unchanged = 0
             for collection, only in parts:
                 unchanged += self._indexer.request(collection, only, force=force)[1]
-            outcomes = self.process_queue(timeout=IMPORT_WAIT_SECONDS, progress=progress)
-        return _summary(outcomes, unchanged)
+            outcomes = self._process_queue(run, IMPORT_WAIT_SECONDS)
+        return _summary(outcomes, run.done, unchanged)
 
     def _update_first(
         self, collection: Collection, only: Sequence[str] | None, *, force: bool, progress: Progress | None
@@ -349,23 +351,24 @@ class Engine(Project):
             return sum(_is_open(each, attempts[each.id]) for each in self.store.requests.get(numbers))
 
         deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, len(numbers)
-        with self._indexer.processes(len(numbers)) as processes:
+        with Run(self.config, stop=lambda: not count_open()) as run:
             while count := count_open():
                 if progress:
-                    progress(len(numbers) - count, len(numbers))
+                    progress(Done(len(numbers) - count, len(numbers)))
                 with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
-                    done = self._step(processes, lambda: not count_open()) if mine else None
+                    done = self._step(run) if mine else None
                 if done or count < fewest:
                     deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, count
                 elif time.monotonic() > deadline:
                     raise IndexBusy("Another process is indexing this project; try again when it has finished.")
                 else:
-                    time.sleep(POLL_SECONDS)
+                    # Asking for many takes longer.
+                    time.sleep(POLL_SECONDS * (1 + len(numbers) / 100))
         outcomes = Counter({"unchanged": unchanged})
         requests = self.store.requests.get(numbers)
         after = self.store.states(collection.name, [each.path for each in requests])
         outcomes.update(_outcome(each, before.get(each.path), after.get(each.path)) for each in requests)
-        return ImportSummary(**outcomes)
+        return ImportSummary(**outcomes, size=run.done.size, passages=run.done.passages)
 
     # Searching
 
@@ -437,10 +440,10 @@ class Engine(Project):
         reranker = self._reranker
         if len(groups) == 1 and reranker is None:
             return self._search(dataclasses.replace(query, where=places[0]))
-        limit = max(query.limit, self.config.rerank.candidates if reranker else 0)
+        limit = max(query.end, self.config.rerank.candidates if reranker else 0)
         answers = []
         for where in places:
-            asked = dataclasses.replace(query, where=where, limit=limit, sort="score")
+            asked = dataclasses.replace(query, where=where, limit=limit, offset=0, sort="score")
             answers.append(self._search(asked))
         answer = fuse(answers)
         if reranker and answer.results:
@@ -581,12 +584,12 @@ def _outcome(request: Request, before: FileState | None, after: FileState | None
     return "updated" if request.status == "completed" else "unchanged"
 
 
-def _summary(outcomes: Outcomes, unchanged: int = 0) -> ImportSummary:
+def _summary(outcomes: Outcomes, done: Done, unchanged: int = 0) -> ImportSummary:
     totals = Counter[str]()
     for (_, outcome), count in outcomes.items():
         totals[outcome] += count
     totals["unchanged"] += unchanged
-    return ImportSummary(**totals)
+    return ImportSummary(**totals, size=done.size, passages=done.passages)
 
 
 def check_root(config: Config) -> None:

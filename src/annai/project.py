@@ -27,8 +27,23 @@ from annai.types import (
     Status,
 )
 
-Progress = Callable[[int, int], None]
-"""Called with the number of files done and the number to do."""
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How far something is that takes long."""
+
+    files: int
+    """How many are done."""
+    total: int
+    """How many there are, as far as is known."""
+    size: int = 0
+    """Bytes of those that were read; 0 if nobody counted."""
+    passages: int = 0
+    """Passages that they have."""
+
+
+Progress = Callable[[Done], None]
+"""Called with every file, and whenever more is known of how many there are."""
 
 Confirm = Callable[[int, float], bool]
 """Asked before a large first index, with the number of files and the seconds it may take."""

@@ -17,6 +17,7 @@ Pooling = Literal["auto", "mean", "cls", "last"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 ListFormat = Literal["table", "json"]
 ColorMode = Literal["auto", "always", "never"]
+CollectionTools = Literal["auto", "each", "one"]
 
 
 def setting(
@@ -250,6 +251,17 @@ class Server:
 
 
 @dataclass(frozen=True)
+class Mcp:
+    """[mcp]: what agents see of the project (`annai mcp`)."""
+
+    collection_tools: CollectionTools = setting(
+        "auto",
+        "each: a search tool for every collection; one: `search` alone, which lists them in its argument; auto: each, "
+        "for up to eight collections.",
+    )
+
+
+@dataclass(frozen=True)
 class Watcher:
     """[watcher]: how a running server notices changes on disk."""
 
@@ -303,6 +315,7 @@ SECTIONS: dict[str, type] = {
     "search": Search,
     "rerank": Rerank,
     "server": Server,
+    "mcp": Mcp,
     "watcher": Watcher,
     "worker": Worker,
     "display": Display,

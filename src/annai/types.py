@@ -230,6 +230,8 @@ class Query:
 
     text: str
     limit: int = 5
+    offset: int = 0
+    """How many of the best results to leave out: those that were seen before."""
     per_document: int = 1
     """How many sections of one document may be results of their own; 0 is no limit."""
     where: Where = field(default_factory=Where)
@@ -239,11 +241,17 @@ class Query:
     content: Content = "section"
     preview_lines: int = PREVIEW_LINES
 
+    @property
+    def end(self) -> int:
+        """The rank of the last result to show."""
+        return self.offset + self.limit
+
 
 class QueryOptions(TypedDict, total=False):
     """What may be said of a question beside its text: `Query` and its `Where`, as keyword arguments."""
 
     limit: int
+    offset: int
     per_document: int
     collections: Sequence[str]
     paths: Sequence[str]
@@ -410,6 +418,22 @@ class ImportSummary:
     unchanged: int = 0
     skipped: int = 0
     failed: int = 0
+    size: int = field(default=0, compare=False)
+    """Bytes of the files that were read."""
+    passages: int = field(default=0, compare=False)
+    """Passages that they have."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many files met which fate."""
+        return {
+            "added": self.added,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "unchanged": self.unchanged,
+            "skipped": self.skipped,
+            "failed": self.failed,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +443,7 @@ class Selection:
     document: Document
     sections: Sequence[StoredSection]
     section: StoredSection
-    """For a line, the innermost section that holds it."""
+    """For some lines, the innermost section that holds them."""
     span: tuple[int, int]
     """The positions of what was asked for: of the section, of some lines, or of the whole file."""
     line: int = 1

@@ -78,6 +78,14 @@ def test_lines_lead_to_these_lines(guide: Engine) -> None:
     assert guide.locate("root:docs/guide.md:2-2").content == "title: Guide\n"
 
 
+def test_the_lines_of_a_section_lead_to_it_whole(guide: Engine) -> None:
+    for stored in guide.locate("docs/guide.md").sections[1:]:
+        section = stored.section
+        if not section.piece:
+            found = guide.locate(f"docs/guide.md:{section.start_line}-{section.end_line}").section.section
+            assert (found.start_line, found.end_line) == (section.start_line, section.end_line)
+
+
 def test_lines_that_are_not_there_are_named(guide: Engine) -> None:
     for lines in ("0", f"{len(LINES) + 1}", "9-2"):
         with pytest.raises(NotFound, match=f"has no line {lines}; it ends at line {len(LINES)}"):
@@ -147,6 +155,8 @@ def test_every_spelling_of_one_address_means_the_same(guide: Engine, docs: Path,
         "annai://root/docs/guide.md%231.2",
         f"{docs}/docs/guide.md#1.2",
         f"{link}/docs/guide.md#1.2",
+        f"file://{docs}/docs/guide.md#1.2",
+        f"docs/guide.md#L{guide.locate('docs/guide.md#1.2').line}",
         f"docs/guide.md:{guide.locate('docs/guide.md#1.2').line}",
         f"root:docs/guide.md:{guide.locate('docs/guide.md#1.2').line}",
     ):
@@ -196,6 +206,19 @@ def test_a_hit_carries_the_path_of_its_file_from_the_root(two: Engine) -> None:
         assert (found.document.collection, found.document.path) == (hit.collection, hit.path)
         assert found.file == hit.file
         assert (two.config.root / hit.file).is_file()
+
+
+def test_the_path_from_the_root_names_one_file_only(two: Engine, docs: Path) -> None:
+    (docs / "api" / "api" / "guide").mkdir(parents=True)
+    (docs / "api" / "api" / "guide" / "a.md").write_text("# Deeper\n\nAn apple.")
+    two.refresh()
+    assert two.locate("api/guide/a.md").document.title == "api"
+    assert two.locate("api/api/guide/a.md").document.title == "Deeper"
+
+
+def test_a_filter_may_name_a_section_or_lines_of_a_file(two: Engine) -> None:
+    for path in ("api/guide/a.md:1", "api/guide/a.md:1-3", "api:guide/a.md#1", "annai://api/guide/a.md#1"):
+        assert files(two, paths=[path]) == ["api/guide/a.md"]
 
 
 def test_what_a_disabled_collection_printed_can_be_opened(two: Engine) -> None:

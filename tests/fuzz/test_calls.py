@@ -128,6 +128,7 @@ def test_any_body_is_calls_or_refused(body: bytes) -> None:
         {},
         optional={
             "limit": st.integers(-1, 50) | st.just(HUGE),
+            "offset": st.integers(-1, 50) | st.just(HUGE),
             "collections": st.lists(WORDS, max_size=3),
             "paths": st.lists(WORDS, max_size=3),
             "excludes": st.lists(WORDS, max_size=3),

@@ -47,7 +47,7 @@ def helpers() -> list[psutil.Process]:
 
 
 def prepared(config: Config, changes: list[Change], here: module.Prepare) -> Iterator[Prepared]:
-    with Processes(config, len(changes)) as processes:
+    with Processes(config) as processes:
         yield from processes.prepare(Collection("root", config.root), changes, here)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from functools import partial
@@ -21,10 +20,11 @@ from annai.interfaces.setup.programs import PROGRAMS
 from annai.text.tokens import count_tokens
 from tests.agents import ERAS, Agent, connected, text
 from tests.conftest import EXAMPLES, Annai
-from tests.interfaces.test_cli import RESULT_FIELDS
 from tests.loopback import eventually
 
-FIXED = ["get_document", "list_documents", "list_collections", "reindex", "index_status"]
+FIXED = ["get_document", "list_documents", "reindex", "index_status"]
+WITH_COLLECTIONS = ["get_document", "list_documents", "list_collections", "reindex", "index_status"]
+RESULT_FIELDS = ["path", "start_line", "end_line", "section", "score", "more", "content"]
 SETUP = "engineering/環境構築.md"
 HOLIDAYS = "handbook/holidays.md"
 
@@ -50,31 +50,35 @@ def test_a_japanese_question_is_answered_from_the_documents(agent: Agent) -> Non
     found = agent.fields("search", query="環境構築の方法", limit=3)
     assert found["results"][0]["path"] == SETUP
     assert len({row["path"] for row in found["results"]}) == 3
-    assert list(found) == ["query", "took_ms", "total", "confident", "results"]
-    assert [*found["results"][0]] == [*(name for name in RESULT_FIELDS if name != "preview"), "more"]
+    assert [*found["results"][0]] == RESULT_FIELDS
+    assert found["results"][0]["more"]["35"] == "手順"
+    assert {"total", "confident", "results"} <= {*found} <= {"total", "confident", "results", "next_offset"}
 
 
 def test_text_and_fields_are_each_enough_alone(agent: Agent) -> None:
-    result = agent.call("search", query="how do I roll back a bad deployment?", limit=4)
+    result = agent.call("search", query="how do I roll back a bad deployment?", limit=4, content="section")
     said = text(result)
     fields: dict[str, Any] = result.structured_content
     assert len(fields["results"]) == 4
     for row in fields["results"]:
-        assert f"{row['path']}:{row['start_line']}" in said
-        assert f"`{row['id']}`" in said
-        assert row["content"].strip() in said
+        assert f"{row['path']}:{row['start_line']}-{row['end_line']} · {row['score']:.2f} · {row['section']}" in said
+        assert row["content"] in said
 
 
-def test_a_result_is_read_on_by_its_id(agent: Agent) -> None:
+def test_a_result_is_read_on_by_its_path_and_lines(agent: Agent) -> None:
     (row,) = agent.fields("search", query="ソースコードを取得する", limit=1)["results"]
-    section = agent.fields("get_document", path=row["id"])
-    assert section["content"] == row["content"]
-    parent = agent.fields("get_document", path=row["id"], part="parent")
+    lines = f"{row['start_line']}-{row['end_line']}"
+    section = agent.fields("get_document", path=f"{row['path']}:{lines}")
+    assert section["content"].rstrip() == row["content"]
+    by_fields = {name: row[name] for name in ("path", "start_line", "end_line")}
+    assert agent.fields("get_document", **by_fields)["content"] == section["content"]
+    parent = agent.fields("get_document", path=f"{row['path']}:{lines}", part="parent")
     assert row["content"] in parent["content"]
-    assert len(parent["heading_path"]) == len(row["heading_path"]) - 1
-    children = agent.fields("get_document", path=parent["id"], part="children")["children"]
-    assert row["id"] in [child["id"] for child in children]
-    whole = agent.fields("get_document", path=row["id"], part="whole")
+    assert row["section"].startswith(f"{parent['section']} › ")
+    around = f"{row['path']}:{parent['start_line']}-{parent['end_line']}"
+    children = agent.fields("get_document", path=around, part="children")["children"]
+    assert children[lines] == row["section"].split(" › ")[-1]
+    whole = agent.fields("get_document", path=f"{row['path']}:{lines}", part="whole")
     assert whole["content"] == (EXAMPLES / SETUP).read_text(encoding="utf-8")
 
 
@@ -86,8 +90,8 @@ def test_some_lines_of_a_document_can_be_read(agent: Agent) -> None:
     assert agent.fields("get_document", path=SETUP, start_line=len(expected))["content"] == expected[-1]
     assert agent.fields("get_document", path=f"{SETUP}:3-5") == part
     row = agent.fields("search", query="環境構築の方法", limit=1)["results"][0]
-    assert agent.fields("get_document", path=f"{row['file']}:{row['start_line']}")["id"] == row["id"]
-    assert agent.fields("get_document", path=f"annai://root/{quote(SETUP)}:3")["id"] == f"root:{SETUP}#0"
+    assert agent.fields("get_document", path=f"{row['path']}:{row['start_line']}")["section"] == row["section"]
+    assert agent.fields("get_document", path=f"annai://root/{quote(SETUP)}:3")["end_line"] == row["end_line"] + 1
     assert {row["path"] for row in agent.fields("search", query="手順", path="**/環境*.md")["results"]} == {SETUP}
     assert f"it has {len(expected)} lines" in agent.failure("get_document", path=SETUP, start_line=9999)
 
@@ -112,11 +116,14 @@ def test_where_something_is_missing_the_answer_says_what_to_do(agent: Agent) -> 
         ("search", {"query": ""}, "query must be between 1 and 10,000 characters, not 0"),
         ("search", {"query": "   "}, "The query is empty"),
         ("search", {"query": 5}, "query must be a string, not 5"),
-        ("search", {"query": "x", "limit": 0}, "limit must be between 1 and 50, not 0"),
+        ("search", {"query": "x", "limit": 0}, "limit must be at least 1, not 0"),
         ("search", {"query": "x", "limit": "many"}, "limit must be a whole number, not 'many'"),
         ("search", {"query": "x", "depth": 4}, "depth must be between 0 and 3, not 4"),
         ("search", {"query": "x", "mode": "fast"}, "mode must be one of hybrid, vector, keyword"),
         ("search", {"query": "x", "pathh": "a"}, "did you mean 'path'?"),
+        ("search", {"query": "x", "content": "all"}, "content must be one of passage, section, document, none"),
+        ("search", {"query": "x", "offset": -5}, "offset must be at least 0"),
+        ("search", {"query": "x", "depth": [1, "deep"]}, "each of depth must be a whole number"),
         ("search", {"query": "x" * 1_000_000}, "query must be between 1 and 10,000 characters, not 1,000,000"),
         ("search", {"x" * 1_000_000: 1, "query": "x"}, "search has no argument 'xxx"),
         ("get_document", {"path": HOLIDAYS, "part": "all"}, "part must be one of"),
@@ -135,10 +142,52 @@ def test_wrong_arguments_come_back_as_a_sentence(
     assert len(said) < 500
 
 
-def test_numbers_in_quotes_and_null_are_taken_for_what_they_mean(agent: Agent) -> None:
-    found = agent.fields("search", query="deployment", limit="2", depth=None, path=None)
-    assert len(found["results"]) == 2
-    assert agent.fields("search", query="deployment", depth=0.0)["results"][0]["depth"] == 0
+def test_what_can_mean_only_one_thing_is_taken_for_that(agent: Agent) -> None:
+    """As models and the programs around them send it; the plain form of each is beside it."""
+    folder, glob = Path(agent.fields("index_status")["root"]), "**/*.md"
+    plain: dict[str, Any] = {"query": "deployment", "limit": 2}
+    for loose, strict in (
+        ({"limit": "2", "depth": None, "path": ""}, {}),
+        (
+            {"limit": 2.0, "path": "null", "mode": "", "content": " ", "depth": "", "collections": []},
+            {"collections": "root"},
+        ),
+        ({"limit": None, "top_k": "2"}, {}),
+        ({"maxResults": 2, "Mode": "Keyword"}, {"mode": "keyword"}),
+        ({"limit": 1000}, {"limit": 50}),
+        ({"path": str(folder / "engineering")}, {"path": "engineering"}),
+        ({"path": f"{folder}/engineering/{glob}"}, {"path": "engineering"}),
+        ({"path": ["`engineering/`"]}, {"path": "engineering"}),
+        ({"path": '["engineering", "handbook"]'}, {"paths": ["engineering", "handbook"]}),
+        ({"path": f"root:{SETUP}#1.2"}, {"path": SETUP}),
+        ({"path": f"{SETUP}:3-5"}, {"path": SETUP}),
+        ({"depth": [0, 1]}, {"depths": "0,1"}),
+        ({"sort": "path", "clean_only": "true"}, {"sort": "PATH", "cleanOnly": True}),
+    ):
+        found, expected = ({**plain, **each} for each in (loose, strict))
+        if found["limit"] is None:
+            del found["limit"]
+        assert agent.fields("search", **found) == agent.fields("search", **expected), loose
+    assert agent.fields("search", query="deployment", depth=0.0)["results"][0]["start_line"] == 1
+
+
+def test_a_document_is_read_by_every_address_that_annai_prints(agent: Agent) -> None:
+    folder = Path(agent.fields("index_status")["root"])
+    expected = agent.fields("get_document", path=SETUP, start_line=6, end_line=18)
+    for address in (
+        f"{SETUP}:6-18",
+        f" `{SETUP}:6-18` ",
+        f"{SETUP}:6–18",
+        f"{SETUP}#L6-L18",
+        f"root:{SETUP}:6-18",
+        f"{folder}/{SETUP}:6-18",
+        f"file://{quote(str(folder / SETUP))}:6-18",
+        f"annai://root/{quote(SETUP)}:6-18",
+    ):
+        assert agent.fields("get_document", id=address)["content"] == expected["content"], address
+    for address in (f"root:{SETUP}#1.1", f"{SETUP}#必要なもの", f"{SETUP}:7"):
+        assert agent.fields("get_document", uri=address)["content"].rstrip() == expected["content"].rstrip()
+    assert agent.fields("reindex", paths=f"root:{SETUP}#1.1")["unchanged"] == 1
 
 
 def test_every_tool_says_what_it_does_and_what_it_takes(agent: Agent) -> None:
@@ -147,19 +196,44 @@ def test_every_tool_says_what_it_does_and_what_it_takes(agent: Agent) -> None:
     for tool in tools.values():
         assert tool.description
         assert tool.annotations
-        assert tool.annotations.read_only_hint is (tool.name != "reindex")
-        assert tool.annotations.destructive_hint is False
+        if tool.name == "reindex":
+            assert tool.annotations.destructive_hint is False
+        else:
+            assert tool.annotations.read_only_hint
         assert all(each["description"] for each in tool.input_schema["properties"].values())
     arguments = tools["search"].input_schema
-    assert [*arguments["properties"]] == ["query", "limit", "per_document", "depth", "path", "mode"]
+    assert [*arguments["properties"]] == ["query", "limit", "offset", "content", "path", "mode"]
     assert arguments["required"] == ["query"]
-    assert arguments["properties"]["limit"] == {
-        "type": "integer",
-        "description": "How many results.",
-        "default": 5,
-        "minimum": 1,
-        "maximum": 50,
-    }
+    assert arguments["properties"]["limit"] == {"type": "integer", "description": "Results to return; default 5."}
+
+
+def test_the_list_of_tools_costs_few_tokens(agent: Agent) -> None:
+    listed = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in agent.tools().values()]
+    assert count_tokens(json.dumps({"tools": listed}, ensure_ascii=False)) <= 900
+
+
+def test_a_search_goes_on_where_the_last_one_ended(agent: Agent) -> None:
+    first = agent.call("search", query="配達", limit=8)
+    assert first.structured_content["next_offset"] == 8
+    assert text(first).endswith("Note: More results: `offset` 8.")
+    second = agent.call("search", query="配達", limit=4, offset=8)
+    assert text(second).startswith("Results 9–12 of 12\n\n### 9. ")
+    seen = [row["path"] for each in (first, second) for row in each.structured_content["results"]]
+    assert len({*seen}) == 12
+    beyond = agent.call("search", query="配達", offset=500)
+    assert beyond.structured_content["results"] == []
+    assert "a smaller `offset`" in text(beyond)
+
+
+def test_locations_alone_take_one_line_each(agent: Agent) -> None:
+    result = agent.call("search", query="parcel", limit=12, content="none")
+    rows = result.structured_content["results"]
+    assert len(rows) == 12
+    assert {name for row in rows for name in row} == {"path", "start_line", "end_line", "section", "score"}
+    lines = text(result).split("\n\n")[1].splitlines()
+    assert len(lines) == 12
+    for number, (line, row) in enumerate(zip(lines, rows, strict=True), 1):
+        assert line.startswith(f"{number}. {row['path']}:{row['start_line']}")
 
 
 def test_reindex_status_and_collections_tell_the_same_counts(agent: Agent) -> None:
@@ -261,7 +335,7 @@ def test_collections_are_tools_and_changes_are_noticed_while_running(tmp_path: P
         assert capabilities.tools
         assert capabilities.tools.list_changed is True
         tools = agent.tools()
-        assert [*tools] == ["search", "api", *FIXED]
+        assert [*tools] == ["search", "api", *WITH_COLLECTIONS]
         assert (tools["api"].description or "").startswith("What the API can do")
         assert tools["search"].input_schema["properties"]["collections"]["items"]["enum"] == ["api"]
         assert {row["collection"] for row in agent.fields("api", query="zebra")["results"]} == {"api"}
@@ -277,14 +351,39 @@ def test_collections_are_tools_and_changes_are_noticed_while_running(tmp_path: P
             return [*agent.tools()]
 
         added = change("collection", "add", "-n", "guide", "-d", "How to begin", "-s", "guide")
-        assert added == ["search", "api", "guide", *FIXED]
+        assert added == ["search", "api", "guide", *WITH_COLLECTIONS]
         found = agent.fields("search", query="zebra", collections=["guide"])["results"]
         assert {row["collection"] for row in found} == {"guide"}
         assert "one of api, guide" in agent.failure("search", query="zebra", collections=["other"])
-        assert change("collection", "disable", "-n", "api") == ["search", "guide", *FIXED]
+        assert change("collection", "disable", "-n", "api") == ["search", "guide", *WITH_COLLECTIONS]
         assert "There is no tool 'api'" in agent.failure("api", query="zebra")
-        assert change("collection", "delete", "-y", "-n", "guide") == ["search", *FIXED]
+        assert change("collection", "delete", "-y", "-n", "guide") == ["search", *WITH_COLLECTIONS]
         assert "Every collection is disabled" in agent.failure("search", query="zebra")
+
+
+@pytest.mark.parametrize(("choice", "count"), [("auto", 8), ("auto", 9), ("each", 9), ("one", 1)])
+def test_few_collections_are_tools_and_many_are_an_argument(tmp_path: Path, choice: str, count: int) -> None:
+    settings = f'[embedding]\nprovider = "hashing"\n[mcp]\ncollection_tools = "{choice}"\n'
+    (tmp_path / "annai.toml").write_text(settings)
+    names = [f"part{number}" for number in range(count)]
+    with Engine(load_config(docs_dir=tmp_path)) as engine:
+        for name in names:
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "a.md").write_text(f"# About {name}\n\nA zebra of {name}.")
+            engine.add_collection(name, tmp_path / name, f"What {name} is about")
+    with connected(tmp_path, "auto") as agent:
+        tools = agent.tools()
+        is_each = choice == "each" or (choice, count) == ("auto", 8)
+        assert [*tools] == ["search", *(names if is_each else ()), *WITH_COLLECTIONS]
+        argument = tools["search"].input_schema["properties"]["collections"]
+        assert (f"- {names[-1]}: What {names[-1]} is about" in argument["description"]) is not is_each
+        assert argument["items"].get("enum") == (names if is_each else None)
+        found = agent.fields("search", query="zebra", collection=names[-1])["results"]
+        assert [(row["path"], row["collection"]) for row in found] == [(f"{names[-1]}/a.md", names[-1])]
+        assert f"one of {', '.join(names)}" in agent.failure("search", query="zebra", collections="other")
+        if is_each:
+            assert [*tools["part0"].input_schema["properties"]] == ["query", "limit"]
+            assert agent.fields("part0", query="zebra", mode="keyword", top_k=1)["results"][0]["path"] == "part0/a.md"
 
 
 async def _next_event(client: Client, annai: Annai, arguments: tuple[str, ...]) -> None:
@@ -381,13 +480,13 @@ def test_an_answer_holds_no_more_tokens_than_allowed(tmp_path: Path) -> None:
         rows = result.structured_content["results"]
         cut = [row for row in rows if row.get("truncated")]
         assert cut
-        assert re.search(r"more results did not fit", text(result))
+        assert result.structured_content["next_offset"] == len(rows) < 20
         for row in rows:
             whole = (tmp_path / row["path"]).read_text()
             assert row["content"] in whole
             assert row.get("truncated") or row["content"] == whole
             if row.get("truncated") and row["content"]:
-                line = whole.splitlines()[row["content_start_line"] - 1]
+                line = whole.splitlines()[row.get("content_start_line", row["start_line"]) - 1]
                 assert row["content"].startswith(line)
 
 
@@ -400,7 +499,7 @@ def test_a_long_document_comes_in_pages_that_lose_nothing(tmp_path: Path) -> Non
         first = agent.fields("get_document", path="long.md")
         assert first["pages"] > 5
         assert first["next_page"] == 2
-        assert "Part 0" in [child["heading"] for child in first["children"]]
+        assert "Part 0" in first["children"].values()
         pages = [agent.fields("get_document", path="long.md", page=n) for n in range(1, first["pages"] + 1)]
         assert "".join(page["content"] for page in pages) == whole
         assert "next_page" not in pages[-1]

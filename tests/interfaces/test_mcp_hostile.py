@@ -91,6 +91,7 @@ def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("query", ["zebra", "縞馬", "zebra " * 1600, "qqqq"])
 def test_a_search_keeps_to_its_tokens(reader: Reader, query: str) -> None:
     options: list[dict[str, Any]] = [{"limit": 1}, {"depth": 0}, {"mode": "keyword"}, {"per_document": 0}]
+    options += [{"offset": 1}, {"content": "none"}, {"content": "document"}]
     for each in (*options, {"path": "nowhere/" * 500}):
         fields = reader.read("search", query=query, **{"limit": 50, **each})
         assert fields["results"] or fields["notes"]
@@ -109,7 +110,7 @@ def test_the_list_of_two_thousand_headings_comes_in_pages(reader: Reader) -> Non
     arguments: dict[str, Any] = {"path": "changelog.md", "part": "children"}
     pages = reader.read_all("get_document", **arguments)
     assert len(pages) > 5
-    headings = [child["heading"] for page in pages for child in page["children"]]
+    headings = [heading for page in pages for heading in page["children"].values()]
     assert headings[-HEADINGS:] == [f"{number}.0" for number in range(HEADINGS)]
     assert f"it has {len(pages)} pages" in reader.agent.failure("get_document", **arguments, page=9999)
     siblings = reader.read_all("get_document", path="changelog.md#1.7", part="children")

@@ -108,6 +108,17 @@ def test_strangers_are_turned_away(url: str, headers: dict[str, str], body: byte
     connection.close()
 
 
+def test_a_request_with_half_of_an_emoji_is_answered_with_its_id(url: str) -> None:
+    client = rb'{"name": "half \ud83d", "version": "1"}'
+    params = b'{"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": ' + client + b"}"
+    body = b'{"jsonrpc": "2.0", "id": 77, "method": "initialize", "params": ' + params + b"}"
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+    connection.request("POST", "/mcp", body, {**headers, "Authorization": "Bearer open-sesame"})
+    assert b'"id":77,"result"' in connection.getresponse().read()
+    connection.close()
+
+
 def test_a_second_server_says_where_agents_connect(url: str, folder: Path) -> None:
     assert f"{url}/mcp" in Annai(folder)("mcp", "--http", code=1).stderr
 

@@ -227,6 +227,16 @@ def test_a_window_is_a_result_with_its_own_lines(docs: Path, write: Write) -> No
         assert len({(each.start_line, each.end_line) for each in several}) == 5
 
 
+def test_an_offset_goes_on_where_the_last_answer_ended(engine: Engine, write: Write) -> None:
+    for number in range(12):
+        write(f"{number}.md", f"# Key {number}\n\n" + "Rotating the signing key. " * (number + 1))
+    engine.refresh()
+    every = [hit.id for hit in engine.search("rotating the signing key", limit=12)]
+    pages = [engine.search("rotating the signing key", limit=5, offset=offset) for offset in (0, 5, 10, 15)]
+    assert [[hit.id for hit in page] for page in pages] == [every[:5], every[5:10], every[10:], []]
+    assert len({page.total for page in pages}) == 1
+
+
 def test_the_first_results_do_not_depend_on_the_limit(engine: Engine, write: Write) -> None:
     for number in range(150):
         write(f"page{number:03}.md", f"# Page {number}\n\n{'Kettle and teapot. ' * (1 + number % 7)}\n\n{FILLER}")

@@ -14,7 +14,11 @@ from urllib.parse import unquote
 SCHEME = "annai://"
 """An address that means the same to every program: `annai://COLLECTION/PATH`, percent-encoded."""
 
-_LINES = re.compile(r":(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?\Z")
+FILE_SCHEME = "file://"
+
+_LINES = re.compile(r"(?::|#L)(?P<first>\d{1,9})(?:[-–]L?(?P<last>\d{1,9}))?\Z")
+"""Lines as annai and grep write them, or as GitHub does: `#L44-L60`."""
+
 _NUMBER = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,9})*)?(?:~(?P<piece>\d{1,9}))?")
 _GLOB = re.compile(r"[*?\[]")
 
@@ -47,6 +51,8 @@ def readings(reference: str) -> list[Address]:
     if reference.startswith(SCHEME):
         collection, _, rest = reference.removeprefix(SCHEME).partition("/")
         found += readings(f"{collection}:{unquote(rest)}")
+    if reference.startswith(f"{FILE_SCHEME}/"):
+        found += readings(unquote(reference.removeprefix(FILE_SCHEME)))
     return [each for each in found if each.path.strip()]
 
 

@@ -30,6 +30,7 @@ def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> 
     return Query(
         text=text,
         limit=options.get("limit", defaults.limit),
+        offset=options.get("offset", 0),
         per_document=options.get("per_document", defaults.per_document),
         where=Where(
             collections=tuple(options.get("collections", ())),
@@ -50,6 +51,7 @@ def query_options(query: Query) -> QueryOptions:
     where = query.where
     return {
         "limit": query.limit,
+        "offset": query.offset,
         "per_document": query.per_document,
         "collections": where.collections,
         "paths": where.paths,
@@ -74,6 +76,8 @@ def check_query(query: Query) -> None:
         )
     if not 1 <= query.limit <= MAX_RESULTS:
         raise QueryError(f"limit must be between 1 and {MAX_RESULTS:,}, not {query.limit}.")
+    if not 0 <= query.offset <= MAX_RESULTS:
+        raise QueryError(f"offset must be between 0 and {MAX_RESULTS:,}, not {query.offset}.")
     if not 0 <= query.per_document <= MAX_RESULTS:
         raise QueryError(f"per_document must be between 0 (no limit) and {MAX_RESULTS:,}, not {query.per_document}.")
     if not 0 <= query.preview_lines <= MAX_PREVIEW_LINES:

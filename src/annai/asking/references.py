@@ -73,14 +73,12 @@ def find_parts(store: DocumentReader, config: Config, paths: Sequence[str]) -> l
 
 
 def find_existing(store: DocumentReader, sources: Mapping[str, Path], config: Config, reference: str) -> dict[str, str]:
-    """The files or folders that a path names, as collection → path in it.
+    """The files or folders that a path names, as collection → path in it; of a section or some lines, their file.
 
     `.` is all of a collection, and the empty path is a folder around it.
     """
     text = unicodedata.normalize("NFC", reference)
     for address in readings(text):
-        if address.number or address.anchor or address.line is not None:
-            continue
         for tier in meanings(sources, config, address.path):
             found = {
                 name: inner
@@ -95,8 +93,8 @@ def find_existing(store: DocumentReader, sources: Mapping[str, Path], config: Co
 def meanings(sources: Mapping[str, Path], config: Config, path: str) -> Iterator[dict[str, str]]:
     """Everything a path can mean, likeliest first: each time as collection → path in it.
 
-    It is absolute; or in a collection's folder; or from the project's root, or from the current folder, as a search
-    shows it; or it begins with a collection's name. This only rewrites the path; no file is opened.
+    It is absolute; or from the project's root, as a search shows it; or in a collection's folder; or from the current
+    folder; or it begins with a collection's name. This only rewrites the path; no file is opened.
     """
     is_absolute = os.path.isabs(path)  # noqa: PTH117 - a string as it was typed
     if is_absolute:
@@ -104,10 +102,12 @@ def meanings(sources: Mapping[str, Path], config: Config, path: str) -> Iterator
         # It may lead through a symbolic link, or be what no file is called.
         with suppress(ValueError):
             yield _inside(sources, os.path.realpath(path))
+    else:
+        # Before the collections' folders: from the root, a path names one file only.
+        yield _inside(sources, os.path.join(config.root, path))  # noqa: PTH118 - as above
     if inner := trim_prefix(path):
         yield dict.fromkeys(sources, inner)
     if not is_absolute:
-        yield _inside(sources, os.path.join(config.root, path))  # noqa: PTH118 - as above
         yield _inside(sources, os.path.abspath(path))  # noqa: PTH100 - as above
     name, colon, rest = path.partition(":")
     if colon and name in sources:
@@ -163,7 +163,7 @@ def _select(document: Document, sections: Sequence[StoredSection], address: Addr
 
 
 def _select_lines(document: Document, sections: Sequence[StoredSection], first: int, last: int, file: str) -> Selection:
-    """Some lines, or without a last one the innermost section that holds the first."""
+    """Some lines and the innermost section around them; without a last one, the section that holds the first."""
     text = document.text
     starts = [*Lines(text).starts, len(text)]
     if len(starts) > 2 and starts[-2] == len(text):
@@ -179,7 +179,9 @@ def _select_lines(document: Document, sections: Sequence[StoredSection], first: 
         for each in sections
         if not each.section.piece and each.section.start < end and (each.section.end > start or start == end)
     ]
-    stored = holding[-1] if holding else sections[0]
+    text_end = len(text[: starts[min(last, count)]].rstrip())
+    around = [each for each in holding if each.section.end >= text_end] if last else holding
+    stored = (around or holding or sections[:1])[-1]
     span = (start, starts[min(last, count)]) if last else _span(document, stored)
     return Selection(document, sections, stored, span, first, min(last, count), file)
 

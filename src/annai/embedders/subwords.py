@@ -3,6 +3,7 @@
 Units are short and repeat, so most of a text is looked up, not computed. No piece of a vocabulary spans two units.
 """
 
+import math
 import re
 import unicodedata
 from array import array
@@ -24,7 +25,7 @@ UNCOVERED_SCORE = -10_000.0
 """The score of a character that no piece covers: lower than any sum of pieces' scores in a unit."""
 
 SEARCHES_BEFORE_DICTIONARY = 64
-"""Units encoded by binary search before a dictionary of all pieces is built, which takes 15 ms."""
+"""Units encoded by binary search before a dictionary of all pieces is built, which takes 30 ms."""
 
 # No other script has characters in the range of kanji and kana, so `_is_kanji_or_kana` needs no pattern.
 _LATIN = r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02b8\u1e00-\u1eff\u2c60-\u2c7f\ua722-\ua787"
@@ -102,6 +103,7 @@ class Subwords:
         self._cache = _RunCache(self)
         self._searches = 0
         self._ids: dict[str, int] = {}
+        self._longest_from: dict[str, int] = {}
         if isinstance(pieces, SortedPieces):
             self._longest = pieces.longest
         else:
@@ -121,23 +123,31 @@ class Subwords:
 
         Of equally good ways, the one with the longest last piece is chosen.
         """
-        find_id, scores, longest = self._id_lookup(), self._scores, self._longest
-        best = [0.0]
-        steps: list[tuple[int, int]] = []  # for each end: the start of its last piece, and the piece's id
-        for end in range(1, len(unit) + 1):
-            score, step = best[end - 1] + UNCOVERED_SCORE, (end - 1, -1)
-            for start in range(max(0, end - longest), end):
+        find_id, scores, longest_from = self._id_lookup(), self._scores, self._longest_from.get
+        other = 1 if self._longest_from else self._longest
+        size = len(unit)
+        # For each end: its best score, and the start and the id of the piece that ends there.
+        best, starts, ids = [0.0, *[-math.inf] * size], [0] * (size + 1), [-1] * (size + 1)
+        for start in range(size):
+            so_far = best[start]
+            if so_far + UNCOVERED_SCORE >= best[start + 1]:
+                best[start + 1], starts[start + 1], ids[start + 1] = so_far + UNCOVERED_SCORE, start, -1
+            # Few pieces begin with any two characters, and most of these are short.
+            last = start + longest_from(unit[start : start + 2], other)
+            for end in range(start + 1, (last if last < size else size) + 1):
                 piece = find_id(unit[start:end])
-                if piece is not None and best[start] + scores[piece] > score:
-                    score, step = best[start] + scores[piece], (start, piece)
-            best.append(score)
-            steps.append(step)
+                if piece is not None:
+                    score = so_far + scores[piece]
+                    if score > best[end]:
+                        best[end] = score
+                        starts[end] = start
+                        ids[end] = piece
         found = []
-        end = len(unit)
+        end = size
         while end:
-            end, piece = steps[end - 1]
-            if piece >= 0:
-                found.append(piece)
+            if ids[end] >= 0:
+                found.append(ids[end])
+            end = starts[end]
         return tuple(reversed(found))
 
     def _id_lookup(self) -> Callable[[str], int | None]:
@@ -151,7 +161,9 @@ class Subwords:
 
     def _build_dictionary(self) -> None:
         self._ids = dict(zip(self.pieces, range(len(self._scores)), strict=True))
-        self._longest = max(map(len, self._ids), default=0)
+        for piece in sorted(self._ids, key=len):
+            self._longest_from[piece[:2]] = len(piece)
+        self._longest = max(self._longest_from.values(), default=0)
 
 
 class _RunCache(dict[str, tuple[int, ...]]):

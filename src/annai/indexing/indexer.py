@@ -35,8 +35,8 @@ from annai.indexing.preparation import (
     problem_of,
 )
 from annai.indexing.probe import KILLED_TWICE, find_killers
-from annai.indexing.processes import Processes
-from annai.project import Confirm, Progress
+from annai.indexing.run import Run
+from annai.project import Confirm
 from annai.splitters.base import load_splitter
 from annai.stores.base import (
     LONGEST_PAUSE_SECONDS,
@@ -125,47 +125,41 @@ class Indexer:
             self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
         return self._queue(collection.name, paths, at_once, first) if paths else [], found.unchanged
 
-    def processes(self, total: int) -> Processes:
-        """The processes of a run that indexes so many files: close them at its end."""
-        return Processes(self._config, total)
-
-    def step(self, processes: Processes, stop: Callable[[], bool] = lambda: False) -> Outcomes | None:
+    def step(self, run: Run) -> Outcomes | None:
         """Take the oldest requests that are due through the pipeline; None if none is due.
 
-        Between batches, a true `stop()` ends the step and makes the rest pending again. An error that is not about a
-        document (the embedder, the disk) makes the collection's requests wait for a retry, and is raised when those
-        of the other collections are done.
+        Between batches, a run that should stop ends the step and makes the rest pending again. An error that is not
+        about a document (the embedder, the disk) makes the collection's requests wait for a retry, and is raised when
+        those of the other collections are done.
         """
-        limit = max(CLAIM_FILES, int(processes.total * CLAIM_SHARE))
+        limit = max(CLAIM_FILES, int(run.total * CLAIM_SHARE))
         claimed = self._store.requests.claim(limit, here(self._store, self._config))
         if not claimed:
             return None
         try:
-            outcomes, error = self._process_groups(_groups(claimed), stop, processes)
+            outcomes, error = self._process_groups(_groups(claimed), run)
         except BaseException:
             # Interrupted, or the store failed: this process has not died, and none of the files is to blame.
             with contextlib.suppress(StoreError):
                 self._store.requests.recover(died=False)
             raise
-        if error or stop():
+        if error or run.should_stop():
             self._store.requests.recover(died=False)
         if error:
             raise error
         return outcomes
 
-    def _process_groups(
-        self, groups: Iterable[Sequence[Request]], stop: Callable[[], bool], processes: Processes
-    ) -> tuple[Outcomes, Exception | None]:
+    def _process_groups(self, groups: Iterable[Sequence[Request]], run: Run) -> tuple[Outcomes, Exception | None]:
         """Take groups of requests through the pipeline; what became of the files, and the first error."""
         outcomes: Outcomes = Counter()
         errors: dict[str, Exception] = {}
         for group in groups:
             name = group[0].collection
-            if name in errors or stop():
+            if name in errors or run.should_stop():
                 continue
             remaining = {request.path: request for request in group}
             try:
-                outcomes += self._process_requests(name, remaining, stop, processes)
+                outcomes += self._process_requests(name, remaining, run)
             except Exception as error:
                 errors[name] = error
                 retried = {path: self._retry(request, str(error)) for path, request in remaining.items()}
@@ -178,7 +172,7 @@ class Indexer:
         """Log how long the steps of the pipeline took."""
         self._clock.report()
 
-    def replace(self, collection: Collection, *, progress: Progress | None = None) -> Outcomes:
+    def replace(self, collection: Collection, run: Run) -> Outcomes:
         """Rebuild the collection next to the old data, which searches see until the new data is swapped in.
 
         When it fails or is interrupted, the new data is deleted; if its process dies, the next one deletes it.
@@ -188,7 +182,7 @@ class Indexer:
         with self._store.bulk():
             self._store.delete_collection(name)
             try:
-                outcomes = self._build(collection, name, progress)
+                outcomes = self._build(collection, name, run)
             except BaseException:
                 # What went wrong is the error to report.
                 with suppress(AnnaiError):
@@ -198,17 +192,16 @@ class Indexer:
         self._clock.report()
         return outcomes
 
-    def _build(self, collection: Collection, name: str, progress: Progress | None) -> Outcomes:
+    def _build(self, collection: Collection, name: str, run: Run) -> Outcomes:
         """Index everything of a collection into another one."""
         staging = self._record_settings(Collection(name, collection.source, enabled=False))
         with timer("scan"):
             found = self._scan(collection, {})
         outcomes: Outcomes = Counter()
-        with self.processes(len(found.changes)) as processes:
-            for batch in self._apply(staging, found.changes, processes):
-                outcomes.update((collection.name, each.outcome) for each in batch)
-                if progress:
-                    progress(outcomes.total(), len(found.changes))
+        run.expect(0, len(found.changes))
+        for batch in self._apply(staging, found.changes, run):
+            outcomes.update((collection.name, each.outcome) for each in batch)
+            run.check()
         self._store.save_collection(dataclasses.replace(staging, imported_at=timestamp()))
         return outcomes
 
@@ -281,9 +274,7 @@ class Indexer:
         if states:
             self._store.write(collection.name, states=states)
 
-    def _process_requests(
-        self, name: str, requests: dict[str, Request], stop: Callable[[], bool], processes: Processes
-    ) -> Outcomes:
+    def _process_requests(self, name: str, requests: dict[str, Request], run: Run) -> Outcomes:
         """Compare the requested files with the disk, and index those that changed; what is done leaves `requests`."""
         try:
             collection = find(self._store, self._config, name)
@@ -305,7 +296,7 @@ class Indexer:
         }
         self._finish(collection.name, requests, results)
         killers = self._killers(collection, changes, requests)
-        for batch in self._apply(collection, changes, processes, killers):
+        for batch in self._apply(collection, changes, run, killers):
             self._pace.note(collection.name, [each.change.path for each in batch])
             done = {each.change.path: self._result(requests[each.change.path], each) for each in batch}
             self._finish(collection.name, requests, done)
@@ -315,7 +306,7 @@ class Indexer:
                     path = each.change.path
                     pause = self._pace.pause(collection.name, path, changed_meanwhile=True)
                     self._store.requests.add(collection.name, [path], pause=pause, error=KEEPS_CHANGING)
-            if stop():
+            if run.should_stop():
                 break
         if changes:
             # Read it again: someone may have changed its description or disabled it meanwhile.
@@ -346,7 +337,7 @@ class Indexer:
         return find_killers(collection, suspects, self._config)
 
     def _apply(
-        self, collection: Collection, changes: Sequence[Change], processes: Processes, killers: Container[str] = ()
+        self, collection: Collection, changes: Sequence[Change], run: Run, killers: Container[str] = ()
     ) -> Iterator[list[Prepared]]:
         """Take changes through the pipeline, batch by batch; each batch is written when it is yielded."""
         embedder = self._embedder(collection)
@@ -355,9 +346,7 @@ class Indexer:
         max_passages = max(least, embedder.batch_size * embedder.parallel_batches)
         # What needs no embedder comes first: it is in the first batch, and done even if there is none.
         ordered = sorted(changes, key=lambda change: change.kind in TO_READ)
-        for batch in batches(self._prepare(collection, ordered, killers, processes), max_passages):
-            for each in batch:
-                log_problem(each)
+        for batch in batches(self._prepare(collection, ordered, killers, run), max_passages):
             try:
                 written = self._write(collection, batch)
             except EmbedderError:
@@ -366,22 +355,31 @@ class Indexer:
             yield written
 
     def _prepare(
-        self, collection: Collection, changes: Sequence[Change], killers: Container[str], processes: Processes
+        self, collection: Collection, changes: Sequence[Change], killers: Container[str], run: Run
     ) -> Iterator[Prepared]:
-        """Read and split files, in their order; where there are many to embed in Python, in several processes."""
+        """Read and split files, in their order, and count them."""
+        for prepared in self._prepare_all(collection, changes, killers, run):
+            log_problem(prepared)
+            run.count(prepared)
+            yield prepared
+
+    def _prepare_all(
+        self, collection: Collection, changes: Sequence[Change], killers: Container[str], run: Run
+    ) -> Iterator[Prepared]:
+        """Read and split files; where there are many to embed in Python, in several processes."""
 
         def here(own: Collection, part: Sequence[Change]) -> list[Prepared]:
             return prepare_together(own, part, self._config, self._embedder(own))
 
         to_read = [change for change in changes if change.kind in TO_READ and change.path not in killers]
-        is_shared = self._embedder(collection).is_additive and processes.are_worth_it(to_read)
+        is_shared = self._embedder(collection).is_additive and run.processes.are_worth_it(to_read, run.total)
         for change in changes:
             if change.path in killers:
                 yield problem_of(change, KILLED_TWICE)
             elif not (is_shared and change.kind in TO_READ):
                 yield prepare(collection, change, self._config, self._clock)
         if is_shared:
-            yield from processes.prepare(collection, to_read, here)
+            yield from run.processes.prepare(collection, to_read, here)
 
     def _write(self, collection: Collection, batch: list[Prepared]) -> list[Prepared]:
         """Embed and write a batch; a document that makes this fail is isolated and stored as a problem."""

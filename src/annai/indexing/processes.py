@@ -59,9 +59,7 @@ class _Task:
 class Processes:
     """The processes that prepare files for one writer, started as they are needed."""
 
-    def __init__(self, config: Config, total: int) -> None:
-        self.total = total
-        """How many files the run has."""
+    def __init__(self, config: Config) -> None:
         self._config = config
         # One process writes.
         self._limit = (config.worker.processes or child.cores()) - 1 if sys.executable else 0
@@ -72,11 +70,11 @@ class Processes:
         self._deaths = 0
         self._is_closed = False
 
-    def are_worth_it(self, changes: Sequence[Change]) -> bool:
-        """Whether these files should be prepared by several processes."""
+    def are_worth_it(self, changes: Sequence[Change], total: int) -> bool:
+        """Whether these files, of `total` that are indexed in one run, should be prepared by several processes."""
         if not changes or self._limit < 1:
             return False
-        is_much = self.total >= PARALLEL_FROM_FILES or sum(each.size for each in changes) >= PARALLEL_FROM_BYTES
+        is_much = total >= PARALLEL_FROM_FILES or sum(each.size for each in changes) >= PARALLEL_FROM_BYTES
         return is_much or bool(self._running)
 
     def prepare(self, collection: Collection, changes: Iterable[Change], here: Prepare) -> Iterator[Prepared]:
@@ -271,4 +269,7 @@ def main() -> None:
         if settings not in embedders:
             embedders[settings] = load_embedder(settings, config.model, config.retry)
         prepared = prepare_together(collection, changes, config, embedders[settings])
-        _send(own, pickle.dumps(prepared, pickle.HIGHEST_PROTOCOL))
+        try:
+            _send(own, pickle.dumps(prepared, pickle.HIGHEST_PROTOCOL))
+        except OSError:
+            os._exit(0)  # The writer has ended, and standard input was not read yet.

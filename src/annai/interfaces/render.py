@@ -260,7 +260,7 @@ def queue_lines(status: Status) -> list[tuple[str, ...]]:
 
 def summary_line(summary: ImportSummary) -> str:
     """What an import did, in one line."""
-    return ", ".join(f"{name} {count:,}" for name, count in asdict(summary).items())
+    return ", ".join(f"{name} {count:,}" for name, count in summary.counts.items())
 
 
 def print_lines(lines: Iterable[Sequence[str]], config: Config) -> None:

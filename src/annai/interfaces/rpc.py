@@ -16,7 +16,7 @@ from annai.errors import AnnaiError, QueryError, ServerError
 from annai.interfaces.editor import chosen_editor, editor_command, open_window, opens_a_window
 from annai.interfaces.page.documents import image_key, reading_json
 from annai.interfaces.render import answer_json, document_json, selection_json
-from annai.project import LOCAL_PARAMETERS, OPERATIONS, Duration, Operation, Project
+from annai.project import LOCAL_PARAMETERS, OPERATIONS, Done, Duration, Operation, Project
 from annai.serving.wire import from_json, plain
 from annai.trust import is_loopback
 from annai.types import PREVIEW_LINES, Content, Mode, ServerStatus, Sort
@@ -115,6 +115,7 @@ class Service:
         self,
         query: str,
         limit: int | None = None,
+        offset: int = 0,
         per_document: int | None = None,
         collections: tuple[str, ...] = (),
         depths: tuple[int, ...] = (),
@@ -139,6 +140,7 @@ class Service:
             query,
             refresh=refresh,
             limit=defaults.limit if limit is None else limit,
+            offset=offset,
             per_document=defaults.per_document if per_document is None else per_document,
             collections=collections,
             depths=depths,
@@ -224,7 +226,7 @@ class Service:
         progress = {"progress": self._keep_going} if operation.duration == "long" else {}
         return method(**arguments, **progress)
 
-    def _keep_going(self, done: int, total: int) -> None:  # noqa: ARG002 - the signature of Progress
+    def _keep_going(self, done: Done) -> None:  # noqa: ARG002 - the signature of Progress
         if self.stopping.is_set():
             raise ServerError("The server is being stopped; what was indexed so far is kept.")
 

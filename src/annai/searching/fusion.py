@@ -57,8 +57,9 @@ def rerank(answer: Answer, reranker: Reranker, settings: Rerank) -> Answer:
 
 
 def limit_and_sort(answer: Answer, query: Query) -> Answer:
-    """Keep as many results as the query asks for, in the order it asks for."""
-    return dataclasses.replace(answer, results=tuple(sort_hits(answer.results[: query.limit], query.sort)))
+    """Keep the results that the query asks for, in the order it asks for."""
+    shown = answer.results[query.offset : query.end]
+    return dataclasses.replace(answer, results=tuple(sort_hits(shown, query.sort)))
 
 
 def _reranker_text(hit: Hit) -> str:

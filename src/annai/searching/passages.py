@@ -91,8 +91,8 @@ def find_passages(
     min_score = MIN_SCORE_SHARE * max((each.score for each in found), default=0.0)
     worthy = [each for each in found if each.score >= min_score and each.score > 0]
     known = {each.stored.key for each in found}
-    if worthy and len(known) >= CANDIDATES and len({each.stored.root_key for each in found}) < query.limit:
-        wider = _find_scored(store, meant, exclusions, vector, WIDER_CANDIDATES * query.limit)
+    if worthy and len(known) >= CANDIDATES and len({each.stored.root_key for each in found}) < query.end:
+        wider = _find_scored(store, meant, exclusions, vector, WIDER_CANDIDATES * query.end)
         lowest, least = min(each.score for each in worthy), min(each.confidence for each in worthy)
         worthy += [
             replace(each, score=min(each.score, lowest), confidence=min(each.confidence, least))

@@ -28,7 +28,8 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
         matches = fold_into_sections(store, passages, query.depths)
         matches = [each for each in matches if not exclusions.hold(each.passage.stored, each.section)]
         results = credit_words(store, group_by_document(matches, query.per_document), meant.spelled_out)
-        hits = sort_hits(load_hits(store, results[: query.limit], meant.query, exclusions), query.sort)
+        shown = results[query.offset : query.end]
+        hits = sort_hits(load_hits(store, shown, meant.query, exclusions), query.sort)
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
     took_ms = (perf_counter() - start) * 1000

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, get_type_hints
 from annai.asking.addresses import from_here
 from annai.asking.query import query_options
 from annai.errors import AnnaiError, NotFound, ServerError
-from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Progress, Project
+from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Done, Progress, Project
 from annai.serving.connection import CALL_SECONDS, Connection
 from annai.types import Answer, Freshness, ImportSummary, Query, QueryOptions, Request, Selection, Status
 
@@ -149,7 +149,7 @@ class Client(Project):
             over = sum(counts.values()) - waiting
             before = over if before is None else min(before, over)
             if progress and waiting:
-                progress(over - before, over - before + waiting)
+                progress(Done(over - before, over - before + waiting))
         return done.result()
 
 

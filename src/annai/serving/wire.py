@@ -3,10 +3,13 @@
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from annai.values import Json
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def plain(value: object) -> Json:
@@ -39,6 +42,15 @@ def from_json(text: bytes) -> Json:
         return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def mend_json(text: bytes) -> bytes:
+    """A JSON text in which what is no text became U+FFFD: half of a surrogate pair, as of an emoji that was cut in two.
+
+    Raises `ValueError` for what is not JSON.
+    """
+    value = from_json(text.decode(errors="replace").encode())
+    return _SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)).encode()
 
 
 def _finite(number: str) -> float:

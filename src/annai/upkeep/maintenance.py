@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from annai.engine import Engine
 from annai.errors import CollectionError, StoreError
-from annai.project import Progress
+from annai.project import Done, Progress
 from annai.stores.base import IndexedDocument, Inventory, Store
 from annai.text.fields import passage_fields
 from annai.text.keywords import extract_keywords
@@ -124,7 +124,7 @@ def migrate(source: Engine, target: Store, *, progress: Progress | None = None) 
                     for copied_documents in _copy(source.store, target, collection):
                         done += copied_documents
                         if progress:
-                            progress(done, total)
+                            progress(Done(done, total))
             copied = checksum(target)
             if copied != checksum(source.store):
                 raise StoreError(

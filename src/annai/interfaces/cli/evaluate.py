@@ -12,7 +12,8 @@ import click
 from annai.config import Config, override
 from annai.engine import Engine
 from annai.errors import ConfigError
-from annai.interfaces.cli.options import confirm_large_index, open_fresh, progress_bar, project_command
+from annai.interfaces.cli.options import confirm_large_index, open_fresh, project_command
+from annai.interfaces.cli.progress import progress_bar
 from annai.interfaces.render import print_json, print_table
 from annai.interfaces.terminal import echo
 from annai.opening import open_project

@@ -7,8 +7,8 @@ import click
 
 from annai.config import Config, override
 from annai.errors import ConfigError
-from annai.interfaces.cli.options import duration, progress_bar, project_command
-from annai.interfaces.render import summary_line
+from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.progress import indexed_line, progress_bar, short_duration
 from annai.interfaces.terminal import echo
 from annai.opening import open_project, own_server
 from annai.types import ImportMode, ImportSummary
@@ -48,7 +48,7 @@ def command(
         )
     start = perf_counter()
     try:
-        with open_project(config) as project, progress_bar("Indexing") as progress:
+        with open_project(config) as project, progress_bar("Indexing", tell=False) as progress:
             summary = project.import_collection(name, mode, progress=progress)
     except KeyboardInterrupt:
         if mode != "replace":
@@ -60,6 +60,13 @@ def command(
 
 def tell(summary: ImportSummary, seconds: float) -> None:
     """Say what was done."""
-    echo(f"{summary_line(summary)} ({duration(seconds)})")
+    files = summary.added + summary.updated
+    first = (
+        indexed_line(files, summary.size, summary.passages, seconds)
+        if files
+        else f"nothing to index ({short_duration(seconds)})"
+    )
+    counts = ", ".join(f"{name} {count:,}" for name, count in summary.counts.items() if count)
+    echo(f"{first}: {counts}" if counts else first)
     if summary.skipped or summary.failed:
         echo("`annai status` shows which files were skipped or failed, and why.", err=True)

@@ -7,7 +7,8 @@ import click
 from annai.asking.addresses import from_here
 from annai.config import Config
 from annai.interfaces.cli.imports import tell
-from annai.interfaces.cli.options import format_option, progress_bar, project_command
+from annai.interfaces.cli.options import format_option, project_command
+from annai.interfaces.cli.progress import progress_bar
 from annai.interfaces.render import print_json, print_lines, queue_lines, status_json
 from annai.opening import open_project
 
@@ -46,6 +47,6 @@ def rebuild(config: Config, paths: tuple[str, ...], force: bool) -> None:
     again, changed or not.
     """
     start = perf_counter()
-    with open_project(config) as project, progress_bar("Indexing") as progress:
+    with open_project(config) as project, progress_bar("Indexing", tell=False) as progress:
         summary = project.rebuild([from_here(each, config.root) for each in paths], force=force, progress=progress)
     tell(summary, perf_counter() - start)

@@ -4,17 +4,17 @@ import dataclasses
 import functools
 import logging
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from annai.config import Config, load_config, variable
+from annai.config import Config, load_config
+from annai.interfaces.cli.progress import duration, progress_bar
 from annai.interfaces.terminal import echo, is_terminal, warn
 from annai.opening import open_project
-from annai.project import Confirm, Progress, Project
+from annai.project import Confirm, Project
 from annai.settings import ListFormat
 from annai.text.escapes import LogFormatter
 from annai.types import Freshness
@@ -80,39 +80,6 @@ def set_up_logging(verbose: bool) -> None:
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
-@contextmanager
-def progress_bar(label: str) -> Iterator[Progress | None]:
-    """A bar on standard error with counts, rate and time left, where that is a terminal; else nothing."""
-    if not is_terminal(sys.stderr) or variable("TERM") == "dumb":
-        yield None
-        return
-    from rich.console import Console  # only where something is drawn
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("files"),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    bar = Bar(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(label, total=None, rate="")
-
-    def advance(done: int, total: int) -> None:
-        # Not before there is something to show: a question may be asked first, and rich would swallow parts of it.
-        bar.start()
-        speed = bar.tasks[task].speed
-        bar.update(task, completed=done, total=total, rate=f"{speed:.0f}/s" if speed else "")
-
-    try:
-        yield advance
-    finally:
-        bar.stop()
-
-
 def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False) -> Project:
     """Open the project with its index brought up to date."""
     project = open_project(config)
@@ -151,14 +118,6 @@ def _confirm(count: int, seconds: float) -> bool:
         warn(f"{message}")
         return False
     return click.confirm(f"{message} Continue?", err=True)
-
-
-def duration(seconds: float) -> str:
-    """A length of time for people."""
-    if seconds < 90:
-        whole = max(round(seconds), 1)
-        return "1 second" if whole == 1 else f"{whole} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
 def port_number(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:  # noqa: ARG001 - click's signature

@@ -5,13 +5,8 @@ import click
 from annai.asking.addresses import filter_from_here
 from annai.asking.query import MAX_DEPTH, MAX_PREVIEW_LINES, MAX_RESULTS, make_query
 from annai.config import Config
-from annai.interfaces.cli.options import (
-    confirm_large_index,
-    progress_bar,
-    project_command,
-    tell_of_ancestor,
-    warn_if_stale,
-)
+from annai.interfaces.cli.options import confirm_large_index, project_command, tell_of_ancestor, warn_if_stale
+from annai.interfaces.cli.progress import progress_bar
 from annai.interfaces.render import SEARCH_FORMATS, print_answer, unmatched_lines
 from annai.interfaces.terminal import echo
 from annai.opening import open_project

@@ -8,7 +8,8 @@ import click
 
 from annai.config import Config
 from annai.errors import ServerError
-from annai.interfaces.cli.options import duration, format_option, port_number, project_command
+from annai.interfaces.cli.options import format_option, port_number, project_command
+from annai.interfaces.cli.progress import duration
 from annai.interfaces.render import print_json, print_lines, queue_lines, size, status_json
 from annai.interfaces.terminal import echo, echo_line
 from annai.serving import daemon

@@ -3,7 +3,8 @@
 import click
 
 from annai.config import Config, override
-from annai.interfaces.cli.options import progress_bar, project_command
+from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.progress import progress_bar
 from annai.interfaces.render import size
 from annai.interfaces.terminal import echo, warn
 from annai.stores.base import ENGINES, load_store

@@ -3,17 +3,25 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from annai.errors import QueryError
 from annai.text.lines import LINE_END
 from annai.text.tokens import count_tokens
-from annai.types import Hit
+from annai.types import IMPLICIT_COLLECTION, Hit
 
-MAX_HEADERS_SHARE = 0.55
+MAX_HEADERS_SHARE = 0.5
 """The share of a budget that may go into naming the results, rather than into their text."""
 
-EXCERPT_TOKENS = 15
+MIN_SCORE_SHARE = 0.9
+"""A result whose score is a smaller share of the best one's is seldom the right one (7 of 177 right pages among the
+first five results in docs_en and docs_ja, and 287 of 823 others): its preview is enough."""
+
+SHORT_TOKENS = 150
+"""A text as short as this is shown in place of its preview."""
+
+EXCERPT_TOKENS = 24
 """The tokens of what is said of a result's text: where it begins and that it is truncated."""
 
 MIN_EXCERPT_TOKENS = 40
@@ -49,32 +57,71 @@ class Excerpt:
     """The line of the document on which the content begins, if it is not whole; 0 if there is no content."""
 
 
-def fit_excerpts(hits: Sequence[Hit], budget: int) -> list[Excerpt]:
+def fit_excerpts(hits: Sequence[Hit], budget: int, *, is_all: bool = False) -> list[Excerpt]:
     """What to show of each hit, in the same order; the last ones are dropped if not even their headers fit.
 
-    A hit is shown whole if that leaves room for the headers after it, or else with the passage that matched or with its
-    preview, if one of them fits. What remains goes to the truncated ones: they continue after their passage.
+    Every hit has its preview, as far as these fit. From the first to the last, a hit that is as sure as the best, or
+    any with `is_all`, is then shown whole if that fits, or else with the passage that matched. What remains goes to
+    the truncated ones of these: they continue after their passage.
     """
-    headers = [header_tokens(hit) for hit in hits]
-    while headers and sum(headers) > (budget * MAX_HEADERS_SHARE if len(headers) > 1 else budget):
-        headers.pop()
+    shown, headers = _fit_headers(hits, budget)
     remaining = budget - sum(headers)
+    previews = []
+    for hit in shown:
+        cost = content_tokens(hit.preview) if hit.preview else 0
+        previews.append(cost if cost <= remaining else 0)
+        remaining -= previews[-1]
+    least = MIN_SCORE_SHARE * max((hit.score for hit in shown), default=0.0)
     excerpts: list[Excerpt] = []
-    for hit in hits[: len(headers)]:
+    for hit, preview in zip(shown, previews, strict=True):
+        remaining += preview
         excerpt = Excerpt(hit, "", is_whole=not hit.content)
         texts = ((hit.content, True, 0), (hit.passage, False, hit.passage_line), (hit.preview, False, hit.preview_line))
+        available = remaining if is_all or hit.score >= least else min(remaining, max(SHORT_TOKENS, preview))
         for text, is_whole, line in texts:
-            if text and (cost := content_tokens(text)) <= remaining:
+            if text and (cost := content_tokens(text)) <= available:
                 excerpt = Excerpt(hit, text, is_whole, line)
                 remaining -= cost
                 break
         excerpts.append(excerpt)
-    truncated = [index for index, excerpt in enumerate(excerpts) if not excerpt.is_whole]
+    truncated = [
+        index
+        for index, excerpt in enumerate(excerpts)
+        if not excerpt.is_whole and (is_all or excerpt.hit.score >= least)
+    ]
     for done, index in enumerate(truncated):
         longer = _extend(excerpts[index], remaining // (len(truncated) - done))
         remaining += content_tokens(excerpts[index].content) - content_tokens(longer.content)
         excerpts[index] = longer
     return excerpts
+
+
+def _fit_headers(hits: Sequence[Hit], budget: int) -> tuple[Sequence[Hit], list[int]]:
+    """The first hits whose headers fit, with their tokens; where not all do, other sections are not named."""
+    headers = [header_tokens(hit) for hit in hits]
+    if sum(headers) > budget * MAX_HEADERS_SHARE:
+        hits = [replace(hit, more=()) for hit in hits]
+        headers = [header_tokens(hit) for hit in hits]
+    while headers and sum(headers) > (budget * MAX_HEADERS_SHARE if len(headers) > 1 else budget):
+        headers.pop()
+    return hits[: len(headers)], headers
+
+
+def hit_fields(hit: Hit) -> dict[str, Any]:
+    """What a model needs of a hit beside its text: where it is, and how sure.
+
+    Its path and lines are its address, which `get_document` takes; the rest of a `Hit` repeats these or follows.
+    """
+    return {
+        "path": hit.file or hit.path,
+        **({} if hit.collection == IMPLICIT_COLLECTION else {"collection": hit.collection}),
+        "start_line": hit.start_line,
+        "end_line": hit.end_line,
+        "section": hit.breadcrumbs,
+        "score": round(hit.score, 2),
+        **({} if hit.index_status == "latest" else {"index_status": hit.index_status}),
+        **({"more": {str(each.line): each.heading for each in hit.more}} if hit.more else {}),
+    }
 
 
 def _extend(excerpt: Excerpt, budget: int) -> Excerpt:
@@ -187,11 +234,8 @@ def check_page(page: int, count: int, name: str) -> None:
 
 
 def header_tokens(hit: Hit) -> int:
-    """The tokens of a hit with all its fields, but without its text."""
-    values = asdict(hit)
-    for name in ("content", "preview", "passage", "reasons"):
-        del values[name]
-    return json_tokens(values) + EXCERPT_TOKENS
+    """The tokens of a hit with all that is said of it, but without its text."""
+    return json_tokens(hit_fields(hit)) + EXCERPT_TOKENS
 
 
 def truncate(text: str, budget: int) -> str:

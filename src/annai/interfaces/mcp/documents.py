@@ -18,14 +18,12 @@ from annai.interfaces.mcp.budget import (
     split_lines,
     truncate,
 )
-from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult, fence, line_range
-from annai.interfaces.render import section_json
+from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult, fence, line_range, line_span
 from annai.project import Project
-from annai.serving.wire import plain
 from annai.types import Selection, StoredSection, breadcrumbs
 
-PAGE_SHARE = 0.8
-"""The share of a budget that is the text itself; the rest names the page and, in long documents, the inner sections."""
+PAGE_SHARE = 0.85
+"""The share of a budget that is the text itself; the rest names the page and, on the first of several, the sections."""
 
 MAX_SUGGESTED_SECTIONS = 50
 """Sections that are named when the requested one does not exist."""
@@ -62,13 +60,13 @@ def document_result(
     if by_lines:
         text, first_line = _slice_lines(text, start_line or 1, end_line)
     starts = {each.section.start_line for each in selection.sections if not each.section.piece}
-    fields = {**_section_fields(stored), "file": selection.file}
+    fields = {"path": selection.file, "start_line": 0, "end_line": 0, "section": _breadcrumbs(stored)}
     remaining = budget - json_tokens(fields) - NOTE_TOKENS
     check_room(remaining - MIN_EXCERPT_TOKENS)
     share = min(int(budget * PAGE_SHARE), remaining)
     pages = split_pages(text, first_line, share, starts)
-    check_page(page, len(pages), stored.id)
-    inner = _inner_sections(selection, stored) if len(pages) > 1 else []
+    check_page(page, len(pages), selection.file)
+    inner = _inner_sections(selection, stored) if page == 1 < len(pages) else []
     return _page_result(fields, stored, pages, page, inner, remaining - share)
 
 
@@ -157,25 +155,27 @@ def _slice_lines(text: str, first: int, last: int | None) -> tuple[str, int]:
 def _children_result(selection: Selection, budget: int, number: int) -> ToolResult:
     """One page of the sections inside one; if there are none, of those next to it."""
     stored, listed = selection.section, selection.children
-    fields: dict[str, Any] = {**_section_fields(stored), "children": []}
+    lines = line_span(stored.section.start_line, stored.section.end_line)
+    place = f"{selection.file}:{lines}" if stored.section.order else selection.file
+    fields: dict[str, Any] = {"path": place, "section": _breadcrumbs(stored), "children": {}}
     name = "children"
-    title = f"{len(listed):,} sections inside {stored.path} ({_breadcrumbs(stored)})"
+    title = f"{len(listed):,} sections inside {place} ({_breadcrumbs(stored)}), each by its lines"
     if not listed:
         name = "siblings"
         listed = [each for each in _children(selection, stored.section.parent) if each.id != stored.id]
-        title = f"{stored.id} has no sections inside it" + (". Next to it" if listed else "")
+        title = f"{place} has no sections inside it" + (". Next to it, by their lines" if listed else "")
     pages = paginate([*map(_list_item, listed)], check_room(budget - json_tokens(fields) - NOTE_TOKENS))
-    check_page(number, len(pages), f"the sections of {stored.id}")
+    check_page(number, len(pages), f"the sections of {place}")
     shown = pages[number - 1]
-    fields[name] = [field for field, _ in shown]
-    lines = [title + (":" if listed else "."), *(line for _, line in shown)]
+    fields[name] = _by_lines(shown)
+    said = [title + (":" if listed else "."), *(line for _, line in shown)]
     if len(pages) > 1:
-        lines[0] = f"{title}, page {number} of {len(pages)}:"
+        said[0] = f"{title}, page {number} of {len(pages)}:"
         fields |= {"page": number, "pages": len(pages)}
     if number < len(pages):
         fields["next_page"] = number + 1
-        lines.append(f"\n{_next_page(number)}")
-    return ToolResult(fields, "\n".join(lines))
+        said.append(f"\n{_next_page(number)}")
+    return ToolResult(fields, "\n".join(said))
 
 
 def _page_result(
@@ -188,24 +188,19 @@ def _page_result(
 ) -> ToolResult:
     """One page, with as many of the inner sections as fit into the remaining tokens."""
     page = pages[number - 1]
-    fields |= {
-        "start_line": page.first_line,
-        "end_line": page.last_line,
-        "page": number,
-        "pages": len(pages),
-        "content": page.text,
-    }
-    facts = [_breadcrumbs(stored), line_range(page.first_line, page.last_line), f"id `{stored.id}`"]
+    fields |= {"start_line": page.first_line, "end_line": page.last_line, "content": page.text}
+    facts = [f"{fields['path']}:{line_span(page.first_line, page.last_line)}", _breadcrumbs(stored)]
     if len(pages) > 1:
+        fields |= {"page": number, "pages": len(pages)}
         facts.append(f"page {number} of {len(pages)}")
-    blocks = [f"### {fields['file']}:{page.first_line}\n{' · '.join(facts)}", fence(page.text)]
+    blocks = [f"### {' · '.join(facts)}", fence(page.text)]
     if number < len(pages):
         fields["next_page"] = number + 1
         blocks.append(_next_page(number))
     listed = fit_items([*map(_list_item, inner)], remaining)
     if listed:
-        fields["children"] = [field for field, _ in listed]
-        blocks.append("Sections inside; read one by its id:\n" + "\n".join(line for _, line in listed))
+        fields["children"] = _by_lines(listed)
+        blocks.append("Sections inside, each by its lines:\n" + "\n".join(line for _, line in listed))
     return ToolResult(fields, "\n\n".join(blocks))
 
 
@@ -213,21 +208,16 @@ def _next_page(number: int) -> str:
     return f"To continue, call `get_document` with the same arguments and `page` {number + 1}."
 
 
-def _section_fields(stored: StoredSection) -> dict[str, Any]:
-    """A section's fields, without its positions in the file's text, which a model cannot use."""
-    fields: dict[str, Any] = plain(section_json(stored))
-    for name in ("start_position", "end_position"):
-        del fields[name]
-    names = {name: clip(fields[name]) for name in ("title", "heading")}
-    return fields | names | {"heading_path": [*map(clip, fields["heading_path"])]}
-
-
 def _list_item(stored: StoredSection) -> Item:
-    """A section as an item of a list."""
-    section, heading = stored.section, clip(stored.section.heading)
-    lines = line_range(section.start_line, section.end_line)
-    fields = {"id": stored.id, "heading": heading, "start_line": section.start_line, "end_line": section.end_line}
-    return fields, f"- {heading or clip(stored.title)} (id `{stored.id}`, {lines})"
+    """A section as an item of a list: its lines and its heading."""
+    heading = clip(stored.section.heading) or clip(stored.title)
+    lines = line_span(stored.section.start_line, stored.section.end_line)
+    return {lines: heading}, f"- {lines}: {heading}"
+
+
+def _by_lines(items: Sequence[Item]) -> dict[str, str]:
+    """Sections as fields: lines → heading."""
+    return {lines: heading for field, _ in items if isinstance(field, dict) for lines, heading in field.items()}
 
 
 def _breadcrumbs(stored: StoredSection) -> str:

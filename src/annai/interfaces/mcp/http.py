@@ -1,6 +1,7 @@
 """How does an agent's program reach the project's server? At /mcp, beside everything else that it serves."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -11,11 +12,15 @@ from starlette.types import Message, Receive, Scope, Send
 from annai.config import Config
 from annai.interfaces.mcp.access import Access
 from annai.project import Project
+from annai.serving.wire import mend_json
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 PATH = "/mcp"
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+"""What may be half of a pair; where it is, the SDK refuses the request without its id."""
 
 
 class Endpoint:
@@ -92,6 +97,9 @@ class Endpoint:
             except TimeoutError:
                 return {"type": "http.disconnect"}
             is_whole = not message.get("more_body", False)
+            if is_whole and _SURROGATE.search(message.get("body", b"")):
+                with suppress(ValueError):
+                    message["body"] = mend_json(message["body"])
             return message
 
         return receive_with_timeout

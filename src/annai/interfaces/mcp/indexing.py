@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from annai.errors import AnnaiError, EmbedderMismatch, ServerError
 from annai.interfaces.mcp.access import Access
-from annai.project import Progress, Project
+from annai.project import Done, Progress, Project
 from annai.types import IMPLICIT_COLLECTION, Freshness, ImportSummary
 
 T = TypeVar("T")
@@ -107,10 +107,10 @@ class Indexing:
         abandoned = threading.Event()
         latest: list[tuple[int, int]] = []
 
-        def progress(done: int, total: int) -> None:
+        def progress(done: Done) -> None:
             if abandoned.is_set() or self._stopping.is_set():
                 raise ServerError("This was cancelled; what was indexed so far is kept.")
-            latest[:] = [(done, total)]
+            latest[:] = [(done.files, done.total)]
 
         working = asyncio.ensure_future(self.use(lambda project: work(project, progress), is_long=is_long))
         try:

@@ -27,7 +27,7 @@ _TEMPLATE = """\
 Answer the question below from the documents, and from nothing else.
 
 - Cite the source after every statement as (path:line), with the path and line that the results show.
-- If the results below are not enough, `search` again with other words, or read more: `get_document` with a result's id.
+- If the results below are not enough, `search` again with other words, or read more: `get_document` with path:lines.
 - If the documents do not answer the question, say so; do not guess.
 - If documents contradict each other, report both, with their sources.
 - Answer in the language of the question.

@@ -1,7 +1,6 @@
 """What is the state of the collections and of the index? Reports for a model, as fields and as Markdown, in pages."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from annai.errors import QueryError
@@ -73,7 +72,7 @@ def listing_result(listing: Listing, budget: int, after: str = "", notes: Sequen
 def import_result(summary: ImportSummary, status: Status, reasons: Sequence[str], budget: int) -> ToolResult:
     """What an import did, and which files are not indexed; first those that were asked for."""
     total, waiting = sum(each.statistics.sections for each in status.collections), waiting_files(status)
-    fields: dict[str, Any] = {**asdict(summary), "total_sections": total}
+    fields: dict[str, Any] = {**summary.counts, "total_sections": total}
     text = f"{'Done' if waiting else 'The index is up to date'}: {summary_line(summary)}, total_sections {total:,}."
     if waiting:
         fields["waiting"] = waiting

@@ -3,12 +3,21 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
-from annai.interfaces.mcp.budget import Excerpt, clip_line, clip_names, content_tokens, fit_excerpts, fit_lines
-from annai.interfaces.render import answer_json, correction_lines, result_count, unmatched_lines
-from annai.serving.wire import plain
-from annai.types import Answer, Query
+from annai.interfaces.mcp.budget import (
+    Excerpt,
+    Item,
+    clip_names,
+    content_tokens,
+    fit_excerpts,
+    fit_items,
+    fit_lines,
+    hit_fields,
+)
+from annai.interfaces.render import correction_lines, result_count, unmatched_lines
+from annai.types import Answer, Hit, Query
 
 NOTE_TOKENS = 150
 """Tokens of a budget that are reserved for notes on the results as a whole, besides the answer's own notes."""
@@ -30,62 +39,77 @@ class ToolResult:
     text: str
 
 
-def answer_result(answer: Answer, budget: int, notes: Sequence[str] = ()) -> ToolResult:
-    """Search results, within this many tokens."""
-    answer = replace(answer, query=clip_line(answer.query), results=tuple(map(clip_names, answer.results)))
+def answer_result(
+    answer: Answer, query: Query, budget: int, notes: Sequence[str] = (), *, is_all: bool = False
+) -> ToolResult:
+    """Search results, within this many tokens; with `is_all`, the text of the less sure ones too, as far as it fits."""
+    answer = replace(answer, results=tuple(map(clip_names, answer.results)))
     notes = [*notes, *correction_lines(answer), *unmatched_lines(answer), *([answer.note] if answer.note else [])]
     if not answer.confident:
         notes.append("No good match: these are only the nearest sections, and probably do not answer.")
     notes = fit_lines(notes, int(budget * MAX_NOTES_SHARE))
-    named = sum(map(content_tokens, (answer.query, *notes)))
-    excerpts = fit_excerpts(answer.results, budget - NOTE_TOKENS - named)
-    notes += _truncation_notes(answer, excerpts)
-    fields = answer_json(answer)
-    rows: list[dict[str, Any]] = plain(fields["results"])
-    results = [_with_excerpt(row, excerpt) for row, excerpt in zip(rows, excerpts, strict=False)]
-    heading = f"{result_count(answer, len(excerpts))} for “{' '.join(answer.query.split())}”"
-    blocks = [_result_block(number, excerpt) for number, excerpt in enumerate(excerpts, 1)]
+    budget -= NOTE_TOKENS + sum(map(content_tokens, notes))
+    ranks = count(query.offset + 1)
+    hints = []
+    if query.content == "none":
+        separator, items = "\n", fit_items(map(_location, ranks, answer.results), budget)
+    else:
+        excerpts = fit_excerpts(answer.results, budget, is_all=is_all)
+        separator, items = "\n\n", [*map(_result, ranks, excerpts)]
+        if any(not excerpt.is_whole for excerpt in excerpts):
+            hints.append("Read what is truncated with `get_document` and its path:lines.")
+    if not items:
+        notes.append("Not even one result fits: raise `search.max_tokens`.")
+    fields: dict[str, Any] = {
+        "total": answer.total,
+        "confident": answer.confident,
+        "results": [row for row, _ in items],
+        **({"notes": notes} if notes else {}),
+    }
+    if len(items) < len(answer.results) or _may_go_on(answer, query):
+        fields["next_offset"] = query.offset + len(items)
+        hints.append(f"More results: `offset` {fields['next_offset']}.")
+    found = separator.join(block for _, block in items)
     return ToolResult(
-        {
-            "query": answer.query,
-            "took_ms": fields["took_ms"],
-            "total": answer.total,
-            "confident": answer.confident,
-            "results": results,
-            **({"notes": notes} if notes else {}),
-        },
-        "\n\n".join([heading, *blocks, *(f"Note: {note}" for note in notes)]),
+        fields,
+        "\n\n".join([_heading(answer, query, len(items)), found, *(f"Note: {each}" for each in (*notes, *hints))]),
     )
 
 
 def empty_result(query: Query, budget: int, reasons: Sequence[str], notes: Sequence[str]) -> ToolResult:
     """Nothing was found: why, if that is known, and what to try."""
     hints = [
+        *(["a smaller `offset`"] if query.offset else []),
         *(["leave out `path`"] if query.where.paths else []),
         *(["leave out `depth`"] if query.depths else []),
         *([f'mode "hybrid" instead of "{query.mode}"'] if query.mode != "hybrid" else []),
         *(["all collections, with `search`"] if query.where.collections else []),
         "other words, or fewer",
-        "`list_collections` to see what there is",
+        *(["`list_collections` to see what there is"] if query.where.collections else []),
     ]
     reasons, notes = (fit_lines(each, int(budget * MAX_NOTES_SHARE)) for each in (reasons, notes))
     sentences = ["Nothing found.", *reasons, f"Try: {'; '.join(hints)}.", *notes]
     return ToolResult(
-        {"query": clip_line(query.text), "total": 0, "confident": False, "results": [], "notes": sentences},
+        {"total": 0, "confident": False, "results": [], "notes": sentences},
         " ".join(sentences),
     )
 
 
-def waiting_result(query: Query, budget: int, notes: Sequence[str]) -> ToolResult:
+def waiting_result(budget: int, notes: Sequence[str]) -> ToolResult:
     """There is nothing to search yet: why."""
     notes = fit_lines(notes, int(budget * MAX_NOTES_SHARE))
-    fields = {"query": clip_line(query.text), "total": 0, "confident": False, "results": [], "notes": notes}
+    fields = {"total": 0, "confident": False, "results": [], "notes": notes}
     return ToolResult(fields, "\n".join(notes))
 
 
 def line_range(first: int, last: int) -> str:
     """A range of lines in words."""
     return f"line {first}" if first == last else f"lines {first}–{last}"
+
+
+def line_span(first: int, last: int) -> str:
+    """A range of lines as an address has it."""
+    return f"{first}" if first == last else f"{first}-{last}"
 
 
 def fence(text: str) -> str:
@@ -96,54 +120,48 @@ def fence(text: str) -> str:
     return f"{marks}\n{body}\n{marks}"
 
 
-def _with_excerpt(row: dict[str, Any], excerpt: Excerpt) -> dict[str, Any]:
-    """A result's fields with the text that fits."""
-    row["content"] = excerpt.content
-    del row["preview"]  # the content holds it, or is it
+def _heading(answer: Answer, query: Query, shown: int) -> str:
+    if not query.offset:
+        return result_count(answer, shown)
+    return f"Results {query.offset + 1}–{query.offset + shown} of {max(answer.total, query.offset + shown)}"
+
+
+def _may_go_on(answer: Answer, query: Query) -> bool:
+    """Whether more matches well than was asked for; `total` counts documents, not their sections."""
+    is_full = len(answer.results) >= query.limit
+    return is_full and (answer.total > query.end or query.per_document != 1)
+
+
+def _location(rank: int, hit: Hit) -> Item:
+    """A result in one line: where it is."""
+    return hit_fields(replace(hit, more=())), f"{rank}. {' · '.join(_facts(hit))}"
+
+
+def _result(rank: int, excerpt: Excerpt) -> Item:
+    """A result: where it is, and its text."""
+    hit, fields, facts = excerpt.hit, hit_fields(excerpt.hit), _facts(excerpt.hit)
+    fields["content"] = excerpt.content.rstrip("\r\n")
     if not excerpt.is_whole:
-        row["truncated"] = True
-        row["content_start_line"] = excerpt.first_line or row["start_line"]
-    return row
-
-
-def _truncation_notes(answer: Answer, excerpts: Sequence[Excerpt]) -> list[str]:
-    notes = []
-    if any(not excerpt.is_whole for excerpt in excerpts):
-        notes.append(
-            "Truncated results are too long for this answer; `get_document` with a result's id returns it all."
-        )
-    if len(excerpts) < len(answer.results):
-        missing = len(answer.results) - len(excerpts)
-        notes.append(f"{missing} more results did not fit; search with a `path` or a smaller `limit`.")
-    if not excerpts:
-        notes.append("Not even one result fits: raise `search.max_tokens`.")
-    return notes
-
-
-def _result_block(number: int, excerpt: Excerpt) -> str:
-    """A result: where it is, how to read more, and its text."""
-    hit = excerpt.hit
-    facts = [
-        hit.breadcrumbs,
-        line_range(hit.start_line, hit.end_line),
-        f"score {hit.score:.2f}",
-        f"id `{hit.id}`",
-    ]
-    if not excerpt.is_whole:
+        fields["truncated"] = True
         facts.append(_truncation_fact(excerpt))
-    if hit.index_status != "latest":
-        facts.append(_STATUS_NOTES[hit.index_status])
-    lines = [f"### {number}. {hit.file or hit.path}:{hit.start_line}", " · ".join(facts)]
+        if excerpt.first_line not in (0, hit.start_line):
+            fields["content_start_line"] = excerpt.first_line
+    lines = [f"### {rank}. {' · '.join(facts)}"]
     lines += [fence(excerpt.content)] if excerpt.content else []
-    lines += [f"- also line {each.line}: {each.heading} · id `{each.id}`" for each in hit.more]
-    return "\n".join(lines)
+    lines += [f"Also line {each.line}: {each.heading}" for each in hit.more]
+    return fields, "\n".join(lines)
+
+
+def _facts(hit: Hit) -> list[str]:
+    old = [] if hit.index_status == "latest" else [_STATUS_NOTES[hit.index_status]]
+    place = f"{hit.file or hit.path}:{line_span(hit.start_line, hit.end_line)}"
+    return [place, f"{hit.score:.2f}", hit.breadcrumbs, *old]
 
 
 def _truncation_fact(excerpt: Excerpt) -> str:
     if not excerpt.content:
         return "truncated: text not shown"
     if excerpt.content == excerpt.hit.preview:
-        return f"truncated to a preview of line {excerpt.first_line}, {excerpt.hit.token_count:,} tokens in all"
-    count = excerpt.content.rstrip().count("\n") + 1
+        return f"truncated: preview of line {excerpt.first_line}"
     first = excerpt.first_line or excerpt.hit.start_line
-    return f"truncated to {line_range(first, first + count - 1)}, {excerpt.hit.token_count:,} tokens in all"
+    return f"truncated: {line_range(first, first + excerpt.content.rstrip().count(chr(10)))}"

@@ -49,9 +49,12 @@ MAX_ERROR_TOKENS = 400
 
 INSTRUCTIONS = (
     "annai searches this project's documents by meaning and by words, in Japanese and English. Use `search` (or a "
-    "collection's own tool) before answering questions about them, `get_document` with a result's id to read more, and "
+    "collection's own tool) before answering questions about them, `get_document` with path:lines to read more, and "
     "cite what you use as path:line. The index is kept up to date automatically.\nCollections:\n"
 )
+
+
+_CHANGES_INDEX = types.ToolAnnotations(destructive_hint=False)
 
 
 class ProjectServer(Server[None]):
@@ -197,7 +200,7 @@ class ProjectServer(Server[None]):
 
     async def _list_tools(self, _ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         tools = self._tools.all_tools(await self._collections())
-        return types.ListToolsResult(tools=[_tool_description(each) for each in tools])
+        return types.ListToolsResult(tools=[_tool_description(each) for each in tools if each.is_listed])
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Every error becomes a sentence that the model can act on, and the connection stays."""
@@ -283,15 +286,10 @@ def _as_protocol_errors(data: dict[str, str] | None = None) -> Iterator[None]:
 
 def _tool_description(tool: Tool) -> types.Tool:
     """A tool as the protocol describes it."""
-    hints = types.ToolAnnotations(
-        read_only_hint=tool.is_read_only,
-        destructive_hint=False,
-        idempotent_hint=True,
-        open_world_hint=False,
-    )
+    # A read-only tool needs no other hint.
+    hints = types.ToolAnnotations(read_only_hint=True) if tool.is_read_only else _CHANGES_INDEX
     return types.Tool(
         name=tool.name,
-        title=tool.title,
         description=tool.text,
         input_schema=schema(tool.arguments),
         annotations=hints,

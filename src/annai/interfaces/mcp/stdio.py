@@ -1,10 +1,8 @@
 """How does an agent's program talk to its own annai? One JSON message per line, until it leaves or ends us."""
 
 import asyncio
-import json
 import logging
 import os
-import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from annai.interfaces.mcp.access import Access
 from annai.interfaces.mcp.server import ProjectServer
 from annai.interfaces.mcp.streams import flush_errors, has_reader
+from annai.serving.wire import from_json, mend_json
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +35,6 @@ DRAIN_POLL_SECONDS = 0.05
 CLOSE_SECONDS = 1.5
 """How long the current document may take at the end: clients wait two seconds and then kill. The next run continues
 whatever is interrupted."""
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 RequestSender = MemoryObjectSendStream[SessionMessage | Exception]
 AnswerSender = MemoryObjectSendStream[SessionMessage]
@@ -150,26 +147,21 @@ class _Connection:
 
 
 def _parse(line: bytes) -> types.JSONRPCMessage:
-    """The message of a line. Half of a surrogate pair, as of an emoji that a program cut in two, becomes U+FFFD."""
+    """The message of a line, also of one that holds what is no text. Raises `ValueError` for what is no message."""
     try:
         return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
-        # JSON can spell it, but it is no text.
-        try:
-            text = json.dumps(json.loads(line.decode(errors="replace")), ensure_ascii=False)
-        except RecursionError as error:
-            raise ValueError("it is nested too deeply") from error
-        return types.jsonrpc_message_adapter.validate_json(_SURROGATE.sub("\ufffd", text), by_name=False)
+        return types.jsonrpc_message_adapter.validate_json(mend_json(line), by_name=False)
 
 
 def _id_of(line: bytes) -> types.RequestId | None:
     """The id of what is not a message, if it has one."""
     try:
-        number = json.loads(line).get("id")
-    except (ValueError, AttributeError, RecursionError):
+        value = from_json(mend_json(line))
+    except ValueError:
         return None
-    is_id = isinstance(number, str | int) and not isinstance(number, bool) and not _SURROGATE.search(str(number))
-    return number if is_id else None
+    number = value.get("id") if isinstance(value, dict) else None
+    return number if isinstance(number, str | int) and not isinstance(number, bool) else None
 
 
 def _write_all(stream: BinaryIO, line: bytes) -> None:

@@ -1,7 +1,7 @@
 """What can an agent do? The tools: how they are described to a model, and what each of them does."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from annai.asking.query import MAX_DEPTH, MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS, make_query
@@ -10,14 +10,33 @@ from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.arguments import Argument, check_arguments
 from annai.interfaces.mcp.documents import document_result
 from annai.interfaces.mcp.indexing import Indexing, Report
-from annai.interfaces.mcp.reports import collections_result, import_result, listing_result, status_result
+from annai.interfaces.mcp.reports import (
+    collection_list,
+    collections_result,
+    import_result,
+    listing_result,
+    status_result,
+)
 from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result, waiting_result
 from annai.interfaces.render import correction_lines, unmatched_lines
-from annai.types import Collection, Mode
+from annai.types import IMPLICIT_COLLECTION, Collection, Content, Mode, Sort
 from annai.values import choices
 
 MOST_RESULTS = 50
 """Results of one search: more would not fit into any answer."""
+
+
+MAX_COLLECTION_TOOLS = 8
+"""With more collections than this, `search` alone searches them: every tool costs tokens in every conversation."""
+
+MAX_LISTED_BYTES = 2000
+"""What the names and descriptions of collections may take in the argument of `search`."""
+
+ALWAYS_SHOWN = ("query", "limit")
+"""The arguments in the schema of a collection's own tool; it takes the others of `search` as well."""
+
+
+PAGE = Argument("page", "integer", "Of a long answer.", default=1, minimum=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +44,12 @@ class Tool:
     """A tool as a model sees it, and what it does."""
 
     name: str
-    title: str
     text: str
     arguments: tuple[Argument, ...]
     call: Callable[[dict[str, Any], Report], Awaitable[ToolResult]]
     is_read_only: bool = True
+    is_listed: bool = True
+    """Whether clients are told of it; it can be called in any case."""
 
 
 class Tools:
@@ -41,28 +61,45 @@ class Tools:
         self._budget = config.search.max_tokens
 
     def all_tools(self, collections: Sequence[Collection]) -> list[Tool]:
-        """All tools in order: the search of everything, one search per collection, and the rest.
+        """All tools in order: the search of everything, one search per collection if they are few, and the rest.
 
         A project without registered collections is one collection, and `search` is its tool.
         """
         enabled = [each for each in collections if each.enabled]
-        names = tuple(each.name for each in enabled)
-        return [self._search_all(names), *map(self._search_one, enabled), *self._others()]
+        choice = self._config.mcp.collection_tools
+        is_each = choice == "each" or (choice == "auto" and len(enabled) <= MAX_COLLECTION_TOOLS)
+        own = [*map(self._search_one, enabled)] if is_each else []
+        return [
+            self._search_all(enabled, is_described=not is_each),
+            *own,
+            self._reading(),
+            self._document_listing(),
+            self._collection_listing(is_listed=bool(collections)),
+            *self._upkeep(),
+        ]
 
     async def search(self, query: str, collection: str, report: Report) -> ToolResult:
         """Search with a query alone, and perhaps a collection."""
         arguments = check_arguments("search", self._search_arguments(), {"query": query})
         return await self._search({**arguments, "collections": (collection,) if collection else ()}, report)
 
-    def _search_all(self, names: tuple[str, ...]) -> Tool:
-        which = Argument("collections", "strings", "Only these collections; default: all.", choices=names)
+    def _search_all(self, collections: Sequence[Collection], *, is_described: bool) -> Tool:
+        listed = f"\n{collection_list(collections, MAX_LISTED_BYTES)}" if is_described else ""
+        which = Argument(
+            "collections",
+            "string",
+            f"Only these; default: all.{listed}",
+            choices=tuple(each.name for each in collections) or (IMPLICIT_COLLECTION,),
+            names_choices=is_described,
+            several=True,
+            is_list=True,
+            hidden=not collections,
+        )
         return Tool(
             "search",
-            "Search documents",
-            "Search the project's documents by meaning and by words, in Japanese and English (a question in one "
-            "language finds text in the other). Returns the documents that answer best, each by its best section, with "
-            "path, lines, score, id and text. Read more of a result with `get_document` and its id; cite as path:line.",
-            (*self._search_arguments(), *((which,) if names else ())),
+            "Search the project's documents by meaning and words, in Japanese and English (either finds the other). "
+            "Returns the best section of every document: path, lines, score, text. Cite as path:line.",
+            (*self._search_arguments(), which),
             self._search,
         )
 
@@ -70,127 +107,129 @@ class Tools:
         def call(arguments: dict[str, Any], report: Report) -> Awaitable[ToolResult]:
             return self._search({**arguments, "collections": (collection.name,)}, report)
 
+        arguments = (replace(each, hidden=each.name not in ALWAYS_SHOWN) for each in self._search_arguments())
         return Tool(
             collection.name,
-            f"Search {collection.name}",
             f"{collection.description or f'The documents of {collection.name}.'}\n\n"
-            f"Searches the collection `{collection.name}` by meaning and by words, in Japanese and English. Returns "
-            "sections with path, lines, score, id and text; `get_document` reads on.",
-            self._search_arguments(),
+            f"As `search`, in the collection `{collection.name}` alone.",
+            tuple(arguments),
             call,
         )
 
     def _search_arguments(self) -> tuple[Argument, ...]:
         settings = self._config.search
+        limit = min(settings.limit, MOST_RESULTS)
         return (
             Argument(
                 "query",
                 "string",
-                'A question or some words; -word and -"a phrase" exclude.',
+                'A question or words; -word and -"a phrase" exclude.',
                 required=True,
                 minimum=1,
                 maximum=MAX_QUERY_CHARACTERS,
             ),
+            Argument("limit", "integer", f"Results to return; default {limit}.", default=limit, minimum=1),
+            Argument("offset", "integer", "Results to skip.", default=0, minimum=0),
             Argument(
-                "limit",
-                "integer",
-                "How many results.",
-                default=min(settings.limit, MOST_RESULTS),
-                minimum=1,
-                maximum=MOST_RESULTS,
+                "content",
+                "string",
+                "section, passage, document or none (one line each); default: previews of the less sure.",
+                choices=choices(Content),
+                names_choices=True,
             ),
             Argument(
-                "per_document",
-                "integer",
-                "How many sections of one document may be results of their own; 0: no limit.",
-                default=settings.per_document,
-                minimum=0,
-                maximum=MOST_RESULTS,
+                "path",
+                "path",
+                "Only this folder, file or glob (`guide/**/*.md`).",
+                maximum=MAX_PATH_CHARACTERS,
+                several=True,
             ),
             Argument(
                 "depth",
                 "integer",
-                "Return sections of this depth: 0 whole documents, 1 to 3 what stands under a heading of that level; "
-                "default: the smallest section around each match.",
+                "0: whole documents; 1 to 3: sections under headings of that level.",
                 minimum=0,
                 maximum=MAX_DEPTH,
+                several=True,
+                hidden=True,
             ),
             Argument(
-                "path",
-                "string",
-                "Only documents under this folder, this file or this glob, such as `guide/` or `guide/**/*.md`.",
-                maximum=MAX_PATH_CHARACTERS,
+                "per_document",
+                "integer",
+                "How many sections of one document; default 1, 0: all.",
+                default=settings.per_document,
+                minimum=0,
+                hidden=True,
             ),
             Argument(
                 "mode",
                 "string",
-                "hybrid: by meaning and words; vector: by meaning; keyword: by words, for exact names.",
+                f"hybrid, vector (meaning) or keyword (exact names); default {settings.mode}.",
                 default=settings.mode,
                 choices=choices(Mode),
+                names_choices=True,
             ),
+            Argument("sort", "string", "", default="score", choices=choices(Sort), hidden=True),
+            Argument("clean_only", "boolean", "", default=False, hidden=True),
+            Argument("excludes", "path", "", several=True, maximum=MAX_PATH_CHARACTERS, hidden=True),
         )
 
-    def _others(self) -> list[Tool]:
-        reference = Argument(
-            "path",
-            "string",
-            "A path as a search shows it (`guide/setup.md`), also with a line or lines (`guide/setup.md:44-60`) or a "
-            "heading (`guide/setup.md#install-it`); or a section's id (`docs:guide/setup.md#1.2`).",
-            required=True,
-            minimum=1,
-            maximum=MAX_PATH_CHARACTERS,
+    def _collection_listing(self, *, is_listed: bool) -> Tool:
+        text = "List the collections: what they hold and where their files are."
+        return Tool("list_collections", text, (PAGE,), self._list_collections, is_listed=is_listed)
+
+    def _reading(self) -> Tool:
+        line = Argument("", "integer", "", minimum=1, hidden=True)
+        return Tool(
+            "get_document",
+            "Read a document or a part of it; long ones in pages.",
+            (
+                Argument(
+                    "path",
+                    "path",
+                    "As a search shows it, alone, with lines (`guide/setup.md:44-60`) or a heading "
+                    "(`setup.md#install-it`).",
+                    required=True,
+                    minimum=1,
+                    maximum=MAX_PATH_CHARACTERS,
+                ),
+                Argument(
+                    "part",
+                    "string",
+                    "parent: the section around; children: a list of those inside; whole: the document.",
+                    default="section",
+                    choices=("section", "parent", "children", "whole"),
+                    names_choices=True,
+                ),
+                replace(line, name="start_line"),
+                replace(line, name="end_line"),
+                PAGE,
+            ),
+            self._get_document,
         )
-        part = Argument(
-            "part",
-            "string",
-            "section: what `path` names; whole: the whole document around a section; parent: the section around it; "
-            "children: the list of sections inside it.",
-            default="section",
-            choices=("section", "whole", "parent", "children"),
+
+    def _document_listing(self) -> Tool:
+        return Tool(
+            "list_documents",
+            "List documents with titles, or say why a file is not indexed.",
+            (
+                Argument("path", "path", "Folder, file or glob.", maximum=MAX_PATH_CHARACTERS),
+                Argument("after", "string", "Go on after this.", maximum=MAX_PATH_CHARACTERS),
+            ),
+            self._list_documents,
         )
-        page = Argument("page", "integer", "Which page of a long answer.", default=1, minimum=1)
+
+    def _upkeep(self) -> list[Tool]:
         return [
             Tool(
-                "get_document",
-                "Read a document",
-                "Read a document or one section of it, as it is in the index. Long texts and lists come in pages.",
-                (
-                    reference,
-                    part,
-                    Argument("start_line", "integer", "Only from this line of the document.", minimum=1),
-                    Argument("end_line", "integer", "Only up to this line, included.", minimum=1),
-                    page,
-                ),
-                self._get_document,
-            ),
-            Tool(
-                "list_documents",
-                "List documents",
-                "List documents with their titles; of a large folder, its folders. Says why a file is not indexed.",
-                (
-                    Argument("path", "string", "Only this folder, file or glob.", maximum=MAX_PATH_CHARACTERS),
-                    Argument("after", "string", "Continue a long list after this.", maximum=MAX_PATH_CHARACTERS),
-                ),
-                self._list_documents,
-            ),
-            Tool(
-                "list_collections",
-                "List collections",
-                "List the collections of documents, with what they hold and where their files are.",
-                (page,),
-                self._list_collections,
-            ),
-            Tool(
                 "reindex",
-                "Update the index",
-                "Bring the index up to date with the files now, and wait for it. Seldom needed: saved files are "
-                "noticed by themselves, and a search looks for changes first.",
+                "Update the index now. Seldom needed: changes are noticed by themselves.",
                 (
-                    Argument("paths", "strings", "Only these files or folders; default: everything."),
+                    Argument("path", "path", "Only this file or folder.", several=True),
                     Argument(
                         "force",
                         "boolean",
-                        "Read every file again, changed or not; needed once after the embedding model was changed.",
+                        "Unchanged files too, as after a change of the embedding model.",
                         default=False,
                     ),
                 ),
@@ -199,9 +238,8 @@ class Tools:
             ),
             Tool(
                 "index_status",
-                "Show the index's state",
-                "Show how many documents are indexed, whether files are still waiting, and which could not be read.",
-                (page,),
+                "How much is indexed, what waits and what failed.",
+                (PAGE,),
                 self._index_status,
             ),
         ]
@@ -211,12 +249,17 @@ class Tools:
         query = make_query(
             arguments["query"],
             self._config.search,
-            limit=arguments["limit"],
-            per_document=arguments["per_document"],
+            limit=min(arguments["limit"], MOST_RESULTS),
+            offset=arguments["offset"],
+            per_document=min(arguments["per_document"], MOST_RESULTS),
             collections=names,
-            paths=(arguments["path"],) if arguments["path"] else (),
-            depths=() if arguments["depth"] is None else (arguments["depth"],),
+            paths=arguments["path"],
+            excludes=arguments["excludes"],
+            depths=arguments["depth"],
             mode=arguments["mode"],
+            sort=arguments["sort"],
+            content=arguments["content"] or self._config.search.content,
+            clean_only=arguments["clean_only"],
         )
         freshness = await self._indexing.refresh(names, report)
         notes = freshness.notes
@@ -225,10 +268,10 @@ class Tools:
         except NotFound:
             if not freshness.waiting:
                 raise
-            return waiting_result(query, self._budget, notes)
+            return waiting_result(self._budget, notes)
         if not answer.results:
             return empty_result(query, self._budget, unmatched_lines(answer), [*correction_lines(answer), *notes])
-        return answer_result(answer, self._budget, notes)
+        return answer_result(answer, query, self._budget, notes, is_all=bool(arguments["content"]))
 
     async def _get_document(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         if arguments["part"] == "children" and (arguments["start_line"] or arguments["end_line"]):
@@ -246,7 +289,7 @@ class Tools:
         return collections_result(status, self._budget, arguments["page"])
 
     async def _reindex(self, arguments: dict[str, Any], report: Report) -> ToolResult:
-        paths: tuple[str, ...] = arguments["paths"] or ()
+        paths: tuple[str, ...] = arguments["path"]
         summary = await self._indexing.reindex(paths, arguments["force"], report)
         status = await self._indexing.use(lambda project: project.status())
         reasons = await self._indexing.use(lambda project: [*filter(None, map(project.why_missing, paths))])

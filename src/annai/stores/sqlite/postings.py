@@ -8,6 +8,7 @@ the lists until a merge drops them; the passage table tells which ones still exi
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, islice, pairwise
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,9 +167,8 @@ class Postings(WordIndex):
     def _merge(self, segments: list[int], level: int) -> None:
         """Put several segments' lists into a new one, without the passages that were deleted."""
         merged = self._new_segment(level)
-        chosen = json.dumps(segments)
         alive = self._file.documents.live_keys()
-        for words, lists in self._chunks(chosen):
+        for words, lists in self._take_lists(segments):
             postings = np.frombuffer(b"".join(lists), POSTING)
             kept = alive[postings["key"]]
             ends = np.cumsum([len(part) // POSTING.itemsize for part in lists])
@@ -184,27 +184,37 @@ class Postings(WordIndex):
                     if end > start
                 ],
             )
-        for table, column in (("postings", "segment"), ("segments", "id")):
-            self._database.rows(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", (chosen,))
+        self._database.insert("DELETE FROM segments WHERE id = ?", [(segment,) for segment in segments])
 
-    def _chunks(self, segments: str) -> Iterator[tuple[list[str], list[bytes]]]:
-        """The lists of some segments in the order of their words, a bounded part at a time; no word is in two parts."""
-        words: list[str] = []
-        lists: list[bytes] = []
-        size = 0
-        cursor = self._database.connection.execute(
-            "SELECT word, list FROM postings WHERE segment IN (SELECT value FROM json_each(?)) ORDER BY word",
-            (segments,),
-        )
-        for word, part in cursor:
-            if size >= MERGE_BYTES and word != words[-1]:
-                yield words, lists
-                words, lists, size = [], [], 0
-            words.append(str(word))
-            lists.append(bytes(part))
-            size += len(lists[-1])
-        if words:
-            yield words, lists
+    def _take_lists(self, segments: list[int]) -> Iterator[tuple[list[str], list[bytes]]]:
+        """Take all lists out of some segments in the order of their words; no word is in two parts.
+
+        They are deleted before their like is written: the file need not have room for both.
+        """
+        for low, high in self._word_ranges(segments):
+            rows: list[tuple[str, bytes]] = []
+            for segment in sorted(segments):  # the oldest first, so that lists stay in the order of their keys
+                chosen = "FROM postings WHERE segment = ? AND word >= ? AND word < ?"
+                rows += self._database.rows(f"SELECT word, list {chosen}", (segment, low, high))
+                self._database.rows(f"DELETE {chosen}", (segment, low, high))
+            rows.sort(key=itemgetter(0))
+            if rows:
+                yield [word for word, _ in rows], [part for _, part in rows]
+
+    def _word_ranges(self, segments: list[int]) -> list[tuple[str, str]]:
+        """Ranges of words whose lists a merge can hold in memory: the first word of each, and the one after."""
+        edges = [""]
+        chosen = "FROM postings WHERE segment IN (SELECT value FROM json_each(?))"
+        if self._database.number(f"SELECT sum(length(list)) {chosen}", (json.dumps(segments),)) > MERGE_BYTES:
+            size, last = 0, ""
+            for word, length in self._database.rows(
+                f"SELECT word, length(list) {chosen} ORDER BY word", (json.dumps(segments),)
+            ):
+                if size >= MERGE_BYTES and word != last:
+                    edges.append(word)
+                    size = 0
+                size, last = size + length, word
+        return [*pairwise((*edges, _LAST_CHARACTER))]
 
 
 def _lists(passages: Mapping[int, Keywords]) -> tuple[list[str], list[bytes]]:

@@ -1,0 +1,69 @@
+"""How far is a run of indexing, who works for it, and shall it stop?"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from annai.config import Config
+from annai.indexing.preparation import Prepared
+from annai.indexing.processes import Processes
+from annai.project import Done, Progress
+
+
+class Run:
+    """One run: from the first file to the last, however many batches that takes. Close it, or use it in a `with` block.
+
+    What `progress` raises ends the run as `stop` does, between two batches, and is then raised by `check`.
+    """
+
+    def __init__(
+        self, config: Config, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.processes = Processes(config)
+        self.done = Done(0, 0)
+        self._progress = progress
+        self._stop = stop
+        self._error: Exception | None = None
+
+    @property
+    def total(self) -> int:
+        """How many files it has, as far as is known."""
+        return self.done.total
+
+    def expect(self, files: int, total: int) -> None:
+        """So many files are done, and there are so many in all."""
+        files = max(files, self.done.files)
+        self.done = Done(files, max(total, files), self.done.size, self.done.passages)
+        self._tell()
+
+    def count(self, prepared: Prepared) -> None:
+        """A file was prepared."""
+        done = self.done
+        size = prepared.document.state.size if prepared.document else 0
+        files = done.files + 1
+        self.done = Done(files, max(done.total, files), done.size + size, done.passages + prepared.passages)
+        self._tell()
+
+    def should_stop(self) -> bool:
+        """Whether to end after the current batch."""
+        return self._error is not None or self._stop()
+
+    def check(self) -> None:
+        """Raise what `progress` raised."""
+        if self._error:
+            raise self._error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.processes.close()
+
+    def _tell(self) -> None:
+        if self._progress:
+            try:
+                self._progress(self.done)
+            except Exception as error:
+                self._error = error

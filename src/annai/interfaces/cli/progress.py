@@ -1,0 +1,110 @@
+"""How does a person see how far indexing is? A bar on a terminal, and one line at its end."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+from annai.config import variable
+from annai.interfaces.render import size
+from annai.interfaces.terminal import echo, is_terminal
+from annai.project import Done
+
+FIRST_SECONDS, DRAW_SECONDS = 0.3, 0.05
+"""When the bar appears, and how often it moves at most: drawing takes longer than a small file."""
+
+TOLD_FROM_SECONDS, TOLD_FROM_FILES = 2.0, 100
+"""From this much on a search tells what it indexed; less is nothing to speak of."""
+
+
+class Meter:
+    """Notes how far indexing is, and draws it where standard error is a terminal."""
+
+    def __init__(self, label: str) -> None:
+        self.done = Done(0, 0)
+        self._label = label
+        self._is_drawn = is_terminal(sys.stderr) and variable("TERM") != "dumb"
+        self._bar: _Bar | None = None
+        self._start = 0.0
+        self._next = 0.0
+
+    def __call__(self, done: Done) -> None:
+        """Note it, and draw it."""
+        now = perf_counter()
+        self.done = done
+        if not self._start:
+            self._start, self._next = now, now + FIRST_SECONDS
+        if self._is_drawn and now >= self._next:
+            self._next = now + DRAW_SECONDS
+            self._bar = self._bar or _Bar(self._label)
+            self._bar.draw(done, now - self._start)
+
+    def close(self, *, tell: bool) -> None:
+        """Wipe the bar; what took long is told on standard error, if nobody else tells it."""
+        if self._bar:
+            self._bar.wipe()
+        seconds = perf_counter() - self._start
+        is_much = seconds >= TOLD_FROM_SECONDS or self.done.files >= TOLD_FROM_FILES
+        if tell and self._is_drawn and self.done.size and is_much:
+            echo(indexed_line(self.done.files, self.done.size, self.done.passages, seconds), err=True)
+
+
+@contextmanager
+def progress_bar(label: str, *, tell: bool = True) -> Iterator[Meter]:
+    """A bar with counts, rates and time left where standard error is a terminal; with `tell`, a line after it."""
+    meter = Meter(label)
+    try:
+        yield meter
+    except BaseException:
+        meter.close(tell=False)
+        raise
+    meter.close(tell=tell)
+
+
+def indexed_line(files: int, read: int, passages: int, seconds: float) -> str:
+    """What was indexed, in one line: so many files, bytes and passages."""
+    counts = f"{size(read)}, {passages:,} {'passage' if passages == 1 else 'passages'}"
+    return f"indexed {files:,} {'file' if files == 1 else 'files'} ({counts}) in {short_duration(seconds)}"
+
+
+def short_duration(seconds: float) -> str:
+    """A length of time in few characters."""
+    return f"{seconds:.1f} s" if seconds < 90 else duration(seconds)
+
+
+def duration(seconds: float) -> str:
+    """A length of time for people."""
+    if seconds < 90:
+        whole = max(round(seconds), 1)
+        return "1 second" if whole == 1 else f"{whole} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+
+
+class _Bar:
+    """The bar itself."""
+
+    def __init__(self, label: str) -> None:
+        from rich.console import Console  # only where something is drawn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("files"),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+        )
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task(label, total=None, rate="")
+
+    def draw(self, done: Done, seconds: float) -> None:
+        # Not before there is something to show: a question may be asked first, and rich would swallow parts of it.
+        self._progress.start()
+        speed = self._progress.tasks[self._task].speed
+        rates = [f"{speed:,.0f}/s"] if speed else []
+        rates += [f"{done.size / seconds / 1e6:.1f} MB/s"] if done.size and seconds else []
+        self._progress.update(self._task, completed=done.files, total=done.total, rate=", ".join(rates))
+
+    def wipe(self) -> None:
+        self._progress.stop()
