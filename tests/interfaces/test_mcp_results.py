@@ -15,7 +15,7 @@ from annai.interfaces.mcp.documents import split_pages
 from annai.interfaces.mcp.reports import collection_list
 from annai.interfaces.mcp.results import answer_result, fence
 from annai.text.tokens import count_tokens
-from annai.types import Answer, Collection, Hit, Query
+from annai.types import Answer, Collection, Hit, OtherSection, Query
 
 TEXT = st.text(alphabet=st.sampled_from("あ漢ab 1.`#\n\r\u2028"), max_size=400)
 
@@ -71,6 +71,24 @@ def test_whole_sections_come_before_cut_ones() -> None:
     assert [excerpt.is_whole for excerpt in excerpts] == [True, False, True, True]
     assert excerpts[1].content
     assert long.startswith(excerpts[1].content)
+
+
+def test_a_less_sure_result_is_shown_by_its_preview_unless_its_text_is_asked_for() -> None:
+    long = "".join(f"行 {number} の文章です。\n" for number in range(60))
+    sure, unsure = hit(1, long), replace(hit(2, long), score=0.3, preview="行 7 の文章です。", preview_line=8)
+    assert [each.content for each in fit_excerpts([sure, unsure], 4000)] == [long, unsure.preview]
+    assert [each.content for each in fit_excerpts([sure, unsure], 4000, is_all=True)] == [long, long]
+    short = replace(unsure, content="短い。\n")
+    assert [each.is_whole for each in fit_excerpts([sure, short], 4000)] == [True, True]
+
+
+def test_more_results_go_before_other_sections_of_the_first_ones() -> None:
+    more = tuple(OtherSection(f"a#{number}", "A heading of some length", number) for number in range(3))
+    hits = [replace(hit(number, "text"), more=more) for number in range(20)]
+    assert all(each.hit.more for each in fit_excerpts(hits[:3], 1000))
+    shown = fit_excerpts(hits, 2000)
+    assert len(shown) == len(fit_excerpts([hit(number, "text") for number in range(20)], 2000))
+    assert not any(each.hit.more for each in shown)
 
 
 def test_the_passage_that_matched_stands_for_a_section_that_is_too_long() -> None:

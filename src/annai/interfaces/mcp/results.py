@@ -66,7 +66,7 @@ def answer_result(
         "results": [row for row, _ in items],
         **({"notes": notes} if notes else {}),
     }
-    if len(items) < len(answer.results) or _may_go_on(answer, query):
+    if items and (len(items) < len(answer.results) or _may_go_on(answer, query)):
         fields["next_offset"] = query.offset + len(items)
         hints.append(f"More results: `offset` {fields['next_offset']}.")
     found = separator.join(block for _, block in items)
