@@ -3,7 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from annai.asking.exclusion import Exclusions
 from annai.searching.confidence import MIN_CONFIDENCE
@@ -41,8 +42,7 @@ MIN_MORE_SHARE = 0.7
 """A section is named if it is at least this share as sure as its document's best one."""
 
 
-@dataclass(frozen=True, slots=True)
-class SectionMatch:
+class SectionMatch(NamedTuple):
     """A section that answers, and its best passage."""
 
     section: Section
@@ -56,8 +56,7 @@ class SectionMatch:
         return section_id(stored.collection, stored.path, section)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """A section to show, and the others of its document that were found, best first."""
 
     match: SectionMatch
@@ -65,13 +64,13 @@ class Result:
 
     def as_sure_as(self, confidence: float) -> "Result":
         """The same result, with another confidence."""
-        return replace(self, match=replace(self.match, passage=replace(self.match.passage, confidence=confidence)))
+        return self._replace(match=self.match._replace(passage=self.match.passage._replace(confidence=confidence)))
 
     def showing(self, match: SectionMatch) -> "Result":
         """The same document, as sure as before, shown by another section."""
-        passage = replace(match.passage, confidence=self.match.passage.confidence)
+        passage = match.passage._replace(confidence=self.match.passage.confidence)
         others = [each for each in (self.match, *self.others) if each.id != match.id]
-        return Result(replace(match, passage=passage), others)
+        return Result(match._replace(passage=passage), others)
 
 
 def fold_into_sections(
@@ -115,13 +114,12 @@ def group_by_document(matches: Sequence[SectionMatch], per_document: int) -> lis
     return results
 
 
-def credit_words(store: PassageSearcher, results: Sequence[Result], text: str) -> list[Result]:
+def credit_words(documents: DocumentCache, results: Sequence[Result], text: str) -> list[Result]:
     """The results, where one that holds every word of a question is a match, however unsure it is by other measures."""
     asked = _content_words(text) or {*query_words(text)}
     doubtful = [each for each in results[:MAX_CREDITED] if each.match.passage.confidence < MIN_CONFIDENCE]
     if not asked or len(doubtful) < len(results[:MAX_CREDITED]):
         return [*results]
-    documents = DocumentCache(store)
     holding = [rank for rank, each in enumerate(doubtful, 1) if _holds_all(documents, each.match.passage.stored, asked)]
     # Nobody is less sure than who comes after.
     return [
@@ -139,9 +137,10 @@ def _holds_all(documents: DocumentCache, stored: StoredSection, asked: set[str])
     return all(word in held or (len(word) == 1 and any(each[0] == word for each in held)) for word in asked)
 
 
-def load_hits(store: PassageSearcher, results: Sequence[Result], query: Query, exclusions: Exclusions) -> list[Hit]:
+def load_hits(
+    store: PassageSearcher, documents: DocumentCache, results: Sequence[Result], query: Query, exclusions: Exclusions
+) -> list[Hit]:
     """The results with their texts."""
-    documents = DocumentCache(store)
     # Where several sections of a document may be shown, or those of one depth, each is what it is.
     may_choose = query.per_document == 1 and not query.depths
     near = _look_around(store, [result.match for result in results])
@@ -197,7 +196,7 @@ def _choose_section(result: Result, opening: StoredSection | None, document: Doc
     match = result.match
     start = None
     if opening and opening.section.order != match.section.order:
-        start = SectionMatch(opening.section, replace(match.passage, stored=opening, place=0.0))
+        start = SectionMatch(opening.section, match.passage._replace(stored=opening, place=0.0))
     if start and match.section.number[:1] not in ((), (0,)) and _is_about(match.passage, asked):
         return result.showing(start)
     links, is_last = _link_share(match, document), _is_last(match, document)

@@ -253,8 +253,7 @@ def is_cjk_text(text: str) -> bool:
 
 def normalise(text: str) -> str:
     """One form (NFKC) for the many ways to type a character, without final long vowel marks; case stays."""
-    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return _FINAL_LONG_VOWEL.sub("", text)
+    return text if text.isascii() else _FINAL_LONG_VOWEL.sub("", unicodedata.normalize("NFKC", text))
 
 
 def _strip_punctuation(run: str) -> str:
