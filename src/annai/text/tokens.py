@@ -156,10 +156,17 @@ def exact_phrases(text: str) -> list[str]:
     Code is a run without spaces that has characters unlike prose (`--dry-run`, `a.b()`, `snake_case`) or camel case
     (`getUserById`; `OpenTelemetry` only if it is the whole query). It counts only if it is a good part of an ASCII
     query: a name in a sentence is one word among others. A short query with such characters also counts as a whole
-    (`type: Available`; `aria-label` alone).
+    (`type: Available`; `aria-label` alone). Quotes around nothing but stop words are no wish to find these: the "why"
+    of a thing is about the thing.
     """
     text = normalise(text).strip()
-    quoted = [phrase for pair in _QUOTED.findall(text) for phrase in pair if _WORD.search(phrase)]
+    others = query_words(_QUOTED.sub(" ", text))
+    quoted = [
+        phrase
+        for in_quotes, in_backticks in _QUOTED.findall(text)
+        if _WORD.search(phrase := in_quotes or in_backticks)
+        and (in_backticks or not others or 1 in query_words(phrase).values())
+    ]
     if not text.isascii():
         return quoted
     runs = [_strip_punctuation(run) for run in _RUN.findall(_QUOTED.sub(" ", text))]
