@@ -115,10 +115,16 @@ def sources(store: DocumentReader, config: Config) -> dict[str, Path]:
 
 def file_path(config: Config, source: Path, path: str) -> str:
     """Where a collection's file is, from the project's root; on another drive, from that one's."""
+    folder = _relative(source, config.root)
+    return path if folder == "." else f"{folder.removesuffix('/')}/{path}"
+
+
+@functools.lru_cache(maxsize=256)
+def _relative(folder: Path, root: Path) -> str:
     try:
-        return Path(os.path.relpath(source / path, config.root)).as_posix()
+        return Path(os.path.relpath(folder, root)).as_posix()
     except ValueError:
-        return (source / path).as_posix()
+        return folder.as_posix()
 
 
 def add(

@@ -385,13 +385,14 @@ class Engine(Project):
         query = make_query(query, self.config.search, **options) if isinstance(query, str) else query
         check_query(query)
         names = query.where.collections
+        searched = collections.searchable(self.store, self.config, names)
         if query.mode != "keyword":
-            for collection in collections.searchable(self.store, self.config, names):
+            for collection in searched:
                 self._indexer.check_embedder(collection)
         freshness = self.refresh(names, progress=progress, confirm=confirm) if refresh else Freshness()
-        searched = collections.searchable(self.store, self.config, names)
         where = dataclasses.replace(query.where, collections=tuple(collection.name for collection in searched))
-        filters = Filters(self.store, self.config, where)
+        sources = self.sources()
+        filters = Filters(self.store, self.config, where, sources)
         answer = self._answer(query, filters.parts())
         if not answer.results and not any(self.store.states(collection.name) for collection in searched):
             folders = ", ".join(str(collection.source) for collection in searched)
@@ -401,7 +402,6 @@ class Engine(Project):
             )
         if freshness.problem:
             answer = self._compare_with_disk(answer, query.where.clean_only)
-        sources = self.sources()
         return dataclasses.replace(
             answer,
             results=tuple(

@@ -15,6 +15,7 @@ from annai.stores.bm25 import (
     is_prefix,
     length_damping,
     merge_positions,
+    saturation,
     score,
     weighted_frequencies,
     weights_of,
@@ -41,8 +42,7 @@ def test_a_score_is_the_textbooks_as_a_share_of_the_best_possible() -> None:
         Matches(
             word_value(1.0, 3, len(found)),
             np.array([*found]),
-            np.array([*found.values()]),
-            damping[[*found]],
+            saturation(np.array([*found.values()]), damping[[*found]]),
         )
         for found in words.values()
     ]

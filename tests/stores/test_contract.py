@@ -69,6 +69,20 @@ def matching_paths(store: Store, query: str, where: Where | None = None, limit: 
     return paths_of(store, [each.key for each in found])
 
 
+def test_words_are_found_as_documents_come_change_and_go(store: Store) -> None:
+    # Asked again and again, since a store may keep what it read.
+    other_weights = FieldWeights(title=9.0)
+    store.write("a", [indexed("a.md", "apple pie"), indexed("b.md", "apple")])
+    assert store.holding(["appl", "pie"]) == {"appl": 2, "pie": 1}
+    assert sorted(matching_paths(store, "apple")) == ["a.md", "b.md"]
+    store.write("a", [indexed("b.md", "cherry pie pie")], removed=["a.md"])
+    assert store.holding(["appl", "pie"]) == {"pie": 1}
+    assert (matching_paths(store, "apple"), matching_paths(store, "pie")) == ([], ["b.md"])
+    (before,) = store.matching({"titl": 1.0}, FieldWeights(), 1, Where())
+    (after,) = store.matching({"titl": 1.0}, other_weights, 1, Where())
+    assert after.score > before.score
+
+
 def test_a_document_comes_back_as_it_went_in(store: Store) -> None:
     written = indexed("a.md", "# 題\r\nbody\r", parts=2)
     store.write("a", [written])

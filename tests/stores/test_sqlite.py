@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from annai.stores.rows import read_halves
+from annai.stores.sqlite import postings
 from annai.stores.sqlite.database import Database
+from annai.stores.sqlite.passage_table import PassageTable
 
 
 def test_the_error_that_ended_a_transaction_is_the_one_that_is_raised(tmp_path: Path) -> None:
@@ -22,3 +26,23 @@ def test_the_error_that_ended_a_transaction_is_the_one_that_is_raised(tmp_path: 
         fail_after("UPDATE generation SET number = 77")
     assert database.number("SELECT number FROM generation") != 77
     database.close()
+
+
+def test_every_finite_16_bit_float_is_read_as_it_is() -> None:
+    bits = np.arange(1 << 16).astype(np.uint16)
+    halves = bits.view(np.float16)
+    is_finite = np.isfinite(halves)
+    assert np.array_equal(read_halves(bits.view(np.int16))[is_finite], halves.astype(np.float32)[is_finite])
+
+
+def test_lists_of_words_are_kept_up_to_a_limit_and_the_latest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postings, "MAX_KEPT_POSTINGS", 400)
+    kept = postings._Kept(PassageTable([]))
+    found = postings._Holders(np.zeros(70, np.int64), np.zeros(70, postings.POSTING))
+    for word in ("a", "b", "c", "d"):
+        kept.add(word, found)
+    assert kept.get("a") is found
+    kept.add("e", found)
+    assert [word for word in "abcde" if kept.get(word)] == ["a", "c", "d", "e"]
+    kept.add("longer than half", postings._Holders(np.zeros(201, np.int64), np.zeros(201, postings.POSTING)))
+    assert kept.get("longer than half") is None

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from annai import collection as collections
 from annai.asking.addresses import is_glob
 from annai.asking.references import find_existing, similar_paths
 from annai.config import Config
@@ -21,12 +20,11 @@ Named = str | frozenset[str]
 class Filters:
     """The paths and excludes of one query whose collections are known."""
 
-    def __init__(self, store: DocumentReader, config: Config, where: Where) -> None:
+    def __init__(self, store: DocumentReader, config: Config, where: Where, sources: Mapping[str, Path]) -> None:
         self._store = store
         self._config = config
         self._where = where
-        known = collections.sources(store, config)
-        self._sources = {name: known[name] for name in where.collections}
+        self._sources = {name: sources[name] for name in where.collections}
         self._known_documents: dict[str, list[str]] = {}
         self._paths = {path: self._find(path) for path in where.paths}
         self._excludes = {path: self._find(path) for path in where.excludes}

@@ -71,5 +71,11 @@ class StaticEmbedder(AdditiveEmbedder):
 
     def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
         """A row for each token; the longer it is, the more the token counts."""
-        vectors: Vectors = self._model.vectors[ids] * self._model.scales[ids, None]
+        vectors, scales = self.unscaled_vectors(ids)
+        vectors *= scales[:, None]
         return vectors
+
+    def unscaled_vectors(self, ids: NDArray[np.integer]) -> tuple[Vectors, Vectors]:
+        """The same with the scale of each row by itself: where only directions count, that is quicker."""
+        # `take` copies whole rows, in a third of the time that indexing needs.
+        return self._model.vectors.take(ids, axis=0).astype(np.float32), self._model.scales[ids]

@@ -69,17 +69,19 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     tokens = _PassageTokens(packed)
     if not len(query_tokens) or not len(tokens.distinct):
         return None
-    vectors = embedder.token_vectors(tokens.distinct)
+    vectors, scales = embedder.unscaled_vectors(tokens.distinct)
     lengths = _lengths(vectors)
-    # The row of zeros at the end stands for a part without tokens.
-    similarity = np.zeros((len(vectors) + 1, len(query_tokens)), np.float32)
     query_lengths = _lengths(query_vectors)
-    np.clip(vectors @ (query_vectors / query_lengths[:, None]).T / lengths[:, None], 0, 1, similarity[:-1])
+    similarity = vectors @ (query_vectors / query_lengths[:, None]).T
+    similarity /= lengths[:, None]
+    np.clip(similarity, 0, 1, similarity)
+    lengths *= scales
 
     weights = query_lengths * tokens.rarity(query_tokens)
     weights /= max(float(weights.sum()), 1e-9)
     labels, blocks, owners = tokens.best_by_part(similarity)
-    windows = np.maximum(blocks, np.roll(blocks, -1, axis=0))
+    windows = blocks.copy()
+    np.maximum(blocks[:-1], blocks[1:], out=windows[:-1])
     last = np.flatnonzero(np.append(owners[1:] != owners[:-1], True))
     windows[last] = blocks[last]
     starts = np.append(0, last[:-1] + 1)
@@ -93,7 +95,7 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     place = ((best - starts) / (last + 1 - starts)).astype(np.float32)
     own_weights = query_lengths**2 / max(float((query_lengths**2).sum()), 1e-9)
     coverage = np.maximum.reduceat(_weighted_sums(windows, own_weights), starts)
-    title = tokens.title_coverage(similarity[:-1].max(axis=1), lengths * tokens.rarity(tokens.distinct))
+    title = tokens.title_coverage(similarity.max(axis=1), lengths * tokens.rarity(tokens.distinct))
     about = np.minimum(title, _weighted_sums(tokens.best_in_title(similarity), own_weights))
     return Closeness(passage, window, title, coverage, about, place, len(query_tokens))
 
@@ -111,38 +113,42 @@ class _PassageTokens:
         is_present = np.zeros(_TOKEN_ID_LIMIT, bool)
         is_present[ids] = True
         self.distinct: Integers = np.flatnonzero(is_present)
-        self._index_of = np.full(_TOKEN_ID_LIMIT, len(self.distinct), np.int64)
+        self._is_present = is_present
+        # Only what is looked up is written and read: filling all of it would push other things out of the caches.
+        self._index_of = np.empty(_TOKEN_ID_LIMIT, np.uint16)
         self._index_of[self.distinct] = np.arange(len(self.distinct))
-        self._tokens = self._index_of[ids]
+        self._tokens = self._index_of[ids].astype(np.int64)
         self._owners = np.repeat(np.arange(self._count), self._lengths)
-        is_held = np.zeros((self._count, len(self.distinct) + 1), bool)
+        is_held = np.zeros((self._count, len(self.distinct)), bool)
         is_held[self._owners, self._tokens] = True
         self._passage_counts = is_held.sum(axis=0)
 
     def rarity(self, token_ids: Integers) -> Floats:
         """How rare each token is among the passages."""
-        counts = self._passage_counts[self._index_of[token_ids]]
-        rarity: Floats = np.sqrt(np.log1p((self._count - counts + 0.5) / (counts + 0.5))).astype(np.float32)
-        return rarity
+        counts = np.zeros(len(token_ids), np.int64)
+        present = self._is_present[token_ids]
+        counts[present] = self._passage_counts[self._index_of[token_ids[present]]]
+        possible = np.arange(self._count + 1)
+        rarity = np.sqrt(np.log1p((self._count - possible + 0.5) / (possible + 0.5))).astype(np.float32)
+        return np.asarray(rarity[counts])
 
     def best_by_part(self, similarity: Floats) -> tuple[Floats, Floats, Integers]:
         """The highest similarity in each passage's labels and in each block of text, and each block's passage."""
-        no_token = len(self.distinct)
-        starts = np.append(0, np.cumsum(self._lengths)[:-1])
-        # A token that is similar to none begins every part, so that no part is empty.
-        positions = np.sort(np.concatenate([starts, starts + self._label_lengths]), kind="stable")
-        tokens = np.insert(self._tokens, positions, no_token)
-        label_starts = starts + 2 * np.arange(self._count)
-        text_starts = label_starts + self._label_lengths + 1
+        starts = np.cumsum(self._lengths) - self._lengths
+        # The labels are the first part of each passage; the first block of its text is a token shorter than the others.
         blocks = (self._lengths - self._label_lengths) // BLOCK_TOKENS + 1
-        owners = np.repeat(np.arange(self._count), blocks)
-        block_number = np.arange(len(owners)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
-        block_starts = text_starts[owners] + block_number * BLOCK_TOKENS
-        part_starts = np.concatenate([label_starts, block_starts])
-        order = np.argsort(part_starts, kind="stable")
-        best = np.empty((len(order), similarity.shape[1]), np.float32)
-        best[order] = np.maximum.reduceat(similarity[tokens], part_starts[order], axis=0)
-        return best[: self._count], best[self._count :], owners
+        owners = np.repeat(np.arange(self._count), blocks + 1)
+        first = np.cumsum(blocks + 1) - blocks - 1
+        block = np.arange(len(owners)) - first[owners] - 1
+        part_starts = starts[owners] + np.maximum(block * BLOCK_TOKENS - 1, 0) + self._label_lengths[owners]
+        part_starts[first] = starts
+        # A row of zeros at the end, so that the last part may be empty.
+        found = np.zeros((len(self._tokens) + 1, similarity.shape[1]), np.float32)
+        similarity.take(self._tokens, axis=0, out=found[:-1], mode="clip")
+        best = np.maximum.reduceat(found, part_starts)
+        best[part_starts == np.append(part_starts[1:], len(self._tokens))] = 0
+        is_text = block >= 0
+        return best[first], best[is_text], owners[is_text]
 
     @cached_property
     def _titles(self) -> tuple[Integers, Integers]:
@@ -155,7 +161,7 @@ class _PassageTokens:
         """The highest similarity of each of the question's tokens in each passage's title."""
         tokens, owners = self._titles
         best = np.zeros((self._count, similarity.shape[1]), np.float32)
-        np.maximum.at(best, owners, similarity[tokens])
+        np.maximum.at(best, owners, similarity.take(tokens, axis=0))
         return best
 
     def title_coverage(self, similarity: Floats, weights: Floats) -> Floats:

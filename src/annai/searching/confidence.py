@@ -17,18 +17,23 @@ Floats = NDArray[np.float64]
 MIN_CONFIDENCE = 0.25
 """Below this, an answer is no good match: it is three times likelier that the documents do not answer the question."""
 
-FEATURES = ("words", "coverage", "title", "length")
-SAME_SCRIPT = np.array([7.4, 9.8, 3.6, 2.3, -14.2])
-OTHER_SCRIPT = np.array([2.3, 17.0, 5.2, 2.3, -17.8])
+FEATURES = ("words", "coverage", "title", "length", "covered_length")
+SAME_SCRIPT = np.array([8.3, 6.3, 3.9, 1.2, 2.0, -12.1])
+OTHER_SCRIPT = np.array([2.3, 7.8, 4.8, 0.0, 2.4, -10.0])
 """The weights of `FEATURES` and a constant, for documents in the question's script and for others, whose words differ.
 
-`length` is the logarithm of the number of the question's tokens: a long question that is covered is no coincidence."""
+`length` is the logarithm of the number of the question's tokens, and `covered_length` the same times the coverage: a
+long question that is covered is no coincidence, and one that is not is long by itself. Those for the question's own
+script are the mean of a fit with each of the two: the first alone believes long questions, the second alone short ones.
+"""
 
 
 def features(keywords: Floats, close: Closeness) -> Floats:
     """What the confidence depends on: a row for each passage, with a constant at the end."""
     length = np.full(len(keywords), np.log(max(close.query_tokens, 1)))
-    return np.column_stack([keywords, close.coverage, close.title, length, np.ones(len(keywords))])
+    return np.column_stack(
+        [keywords, close.coverage, close.title, length, length * close.coverage, np.ones(len(keywords))]
+    )
 
 
 def confidence(keywords: Floats, close: Closeness | None, is_other_script: NDArray[np.bool_]) -> Floats:

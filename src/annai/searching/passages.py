@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +53,7 @@ class _ScoreDetails:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredPassage:
+class ScoredPassage(NamedTuple):
     """A passage with its score, and its row in the arrays that the score was computed from."""
 
     stored: StoredSection
@@ -95,7 +95,7 @@ def find_passages(
         wider = _find_scored(store, meant, exclusions, vector, WIDER_CANDIDATES * query.end)
         lowest, least = min(each.score for each in worthy), min(each.confidence for each in worthy)
         worthy += [
-            replace(each, score=min(each.score, lowest), confidence=min(each.confidence, least))
+            each._replace(score=min(each.score, lowest), confidence=min(each.confidence, least))
             for each in wider
             if each.stored.key not in known and each.score >= min_score
         ]

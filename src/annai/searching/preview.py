@@ -94,15 +94,17 @@ def _held_words(asked: Sequence[str], texts: Sequence[str]) -> Floats:
     """1 for each of the question's words that a text holds: a row for each text."""
     # A stem begins a word; a pair of Japanese characters may stand anywhere.
     terms = [word if is_cjk(word) else f" {word.removesuffix('i')}" for word in asked]
-    plain = [f" {text.lower().translate(_MARKS)}" for text in texts]
+    # All at once, a line each: no text has a line end.
+    plain = (" " + "\n ".join(texts)).lower().translate(_MARKS).split("\n")
     return np.array([[term in text for term in terms] for text in plain], np.float32).reshape(len(texts), len(terms))
 
 
 def _rate(best: Floats, weights: Floats, shown: Sequence[int]) -> Floats:
     """Scores of sentences, from what each has of each word or token, and how many are shown with it."""
-    starts = np.arange(len(shown))
+    edges = np.repeat(np.arange(len(shown)), 2)
+    edges[1::2] += shown
     # Over the rows from each start to its end; the row at the end stands for nothing.
-    windows = np.maximum.reduceat(np.pad(best, ((0, 1), (0, 0))), np.stack([starts, starts + shown], 1).ravel())[::2]
+    windows = np.maximum.reduceat(np.concatenate([best, np.zeros_like(best[:1])]), edges)[::2]
     scores: Floats = np.einsum("ij,j->i", best + windows, weights) / 2
     return scores
 
@@ -110,10 +112,11 @@ def _rate(best: Floats, weights: Floats, shown: Sequence[int]) -> Floats:
 def _followers(sentences: Sequence[Sentence], lines: int) -> list[int]:
     """How many sentences would be shown from each one on, itself included, judged by their length."""
     counts = []
+    widths = [cells(each.text) for each in sentences]
     for start, first in enumerate(sentences):
-        room, end = lines * LINE_CELLS - cells(first.text), start + 1
+        room, end = lines * LINE_CELLS - widths[start], start + 1
         while end < len(sentences) and sentences[end].part == first.part:
-            room -= cells(sentences[end].text)
+            room -= widths[end]
             if room < 0:
                 break
             end += 1
@@ -192,13 +195,14 @@ def _cut(text: str, limit: int) -> str:
 def _soften(source: str) -> str:
     """A sentence without the marks of Markdown, and without the gaps where something was that readers do not read."""
     text = source[:MAX_SENTENCE_CHARACTERS]
-    text = _CJK_GAP.sub("", strip_markup(text) if has_markup(text) else text)
-    text = _GAP_BEFORE_MARK.sub("", _LEFT_OVER.sub("", " ".join(text.split())))
+    text = strip_markup(text) if has_markup(text) else text
+    text = " ".join((text if text.isascii() else _CJK_GAP.sub("", text)).split())
+    text = _GAP_BEFORE_MARK.sub("", _LEFT_OVER.sub("", text) if "**" in text or ": " in text[:4] else text)
     return (text.strip() or source[:MAX_SENTENCE_CHARACTERS]) + ("…" if len(source) > MAX_SENTENCE_CHARACTERS else "")
 
 
-_MARKS = {code: " " for code in range(128) if not chr(code).isalnum()}
+_MARKS = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) != "\n"}
 _CJK_GAP = re.compile(r"(?<=[\u3001-\u9fff])[ ]{2,}(?=[\u3001-\u9fff])")
-_GAP_BEFORE_MARK = re.compile(r"(?<=[^\s:\[]) (?=[.,;:!?)\]](?:\s|\Z)|[、。」）])")
+_GAP_BEFORE_MARK = re.compile(r" (?<=[^\s:\[] )(?=[.,;:!?)\]](?:\s|\Z)|[、。」）])")
 _LEFT_OVER = re.compile(r"(?:(?<=\s)|\A)\*\*(?=\S)|(?<=\S)\*\*(?=\s|\Z)|(?<=\A- ): |\A: ")
 """One half of what marks emphasis over several sentences, and the mark of a definition."""

@@ -157,7 +157,9 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
 
 def _rivals(candidates: Candidates, gaps: Floats, best: Rows, documents: Rows) -> list[int]:
     """The rows of passages that are nearly as good as their document's best one, for some documents."""
-    is_near = (gaps <= MAX_RIVAL_GAP) & np.isin(candidates.document, documents)
+    is_chosen = np.zeros(len(best), bool)
+    is_chosen[documents] = True
+    is_near = (gaps <= MAX_RIVAL_GAP) & is_chosen[candidates.document]
     is_near[best] = False
     rows = np.flatnonzero(is_near)
     order = rows[np.lexsort((gaps[rows], candidates.document[rows]))]

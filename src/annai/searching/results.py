@@ -2,8 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 from annai.asking.exclusion import Exclusions
 from annai.searching.confidence import MIN_CONFIDENCE
@@ -41,8 +43,7 @@ MIN_MORE_SHARE = 0.7
 """A section is named if it is at least this share as sure as its document's best one."""
 
 
-@dataclass(frozen=True, slots=True)
-class SectionMatch:
+class SectionMatch(NamedTuple):
     """A section that answers, and its best passage."""
 
     section: Section
@@ -56,8 +57,7 @@ class SectionMatch:
         return section_id(stored.collection, stored.path, section)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """A section to show, and the others of its document that were found, best first."""
 
     match: SectionMatch
@@ -65,13 +65,13 @@ class Result:
 
     def as_sure_as(self, confidence: float) -> "Result":
         """The same result, with another confidence."""
-        return replace(self, match=replace(self.match, passage=replace(self.match.passage, confidence=confidence)))
+        return self._replace(match=self.match._replace(passage=self.match.passage._replace(confidence=confidence)))
 
     def showing(self, match: SectionMatch) -> "Result":
         """The same document, as sure as before, shown by another section."""
-        passage = replace(match.passage, confidence=self.match.passage.confidence)
+        passage = match.passage._replace(confidence=self.match.passage.confidence)
         others = [each for each in (self.match, *self.others) if each.id != match.id]
-        return Result(replace(match, passage=passage), others)
+        return Result(match._replace(passage=passage), others)
 
 
 def fold_into_sections(
@@ -115,13 +115,12 @@ def group_by_document(matches: Sequence[SectionMatch], per_document: int) -> lis
     return results
 
 
-def credit_words(store: PassageSearcher, results: Sequence[Result], text: str) -> list[Result]:
+def credit_words(documents: DocumentCache, results: Sequence[Result], text: str) -> list[Result]:
     """The results, where one that holds every word of a question is a match, however unsure it is by other measures."""
     asked = _content_words(text) or {*query_words(text)}
     doubtful = [each for each in results[:MAX_CREDITED] if each.match.passage.confidence < MIN_CONFIDENCE]
     if not asked or len(doubtful) < len(results[:MAX_CREDITED]):
         return [*results]
-    documents = DocumentCache(store)
     holding = [rank for rank, each in enumerate(doubtful, 1) if _holds_all(documents, each.match.passage.stored, asked)]
     # Nobody is less sure than who comes after.
     return [
@@ -139,26 +138,25 @@ def _holds_all(documents: DocumentCache, stored: StoredSection, asked: set[str])
     return all(word in held or (len(word) == 1 and any(each[0] == word for each in held)) for word in asked)
 
 
-def load_hits(store: PassageSearcher, results: Sequence[Result], query: Query, exclusions: Exclusions) -> list[Hit]:
+def load_hits(
+    store: PassageSearcher, documents: DocumentCache, results: Sequence[Result], query: Query, exclusions: Exclusions
+) -> list[Hit]:
     """The results with their texts."""
-    documents = DocumentCache(store)
     # Where several sections of a document may be shown, or those of one depth, each is what it is.
     may_choose = query.per_document == 1 and not query.depths
-    near = _look_around(store, [result.match for result in results])
+    around = _look_around(store, [result.match for result in results])
     asked = _content_words(query.text)
     loaded = []
     for found in results:
         document = documents.get(found.match.passage.stored)
         if document is None:
             continue
-        opening = _opening(near, found.match) if may_choose else None
-        if opening and exclusions.hold(opening, opening.section):
-            opening = None
+        opening = partial(_opening, store, exclusions, found.match)
         result = _choose_section(found, opening, document, asked) if may_choose else found
         section = result.match.section
         if not _stands_alone(section):
-            around = _key_around(result.match)
-            section = (near.get(around) or store.lookup([around])[around]).section
+            key = _key_around(result.match)
+            section = (around.get(key) or store.lookup([key])[key]).section
         loaded.append((section, result, document))
     with timer("preview"):
         passages = [
@@ -170,9 +168,9 @@ def load_hits(store: PassageSearcher, results: Sequence[Result], query: Query, e
 
 
 def _look_around(store: PassageSearcher, matches: Sequence[SectionMatch]) -> dict[int, StoredSection]:
-    """The sections around the matches, and the first ones of their documents, by key."""
-    firsts = [match.passage.stored.root_key + order for match in matches for order in (1, 2)]
-    return store.lookup([*firsts, *(_key_around(match) for match in matches if not _stands_alone(match.section))])
+    """The sections around those matches that are pieces, by key."""
+    keys = [_key_around(match) for match in matches if not _stands_alone(match.section)]
+    return store.lookup(keys) if keys else {}
 
 
 def _key_around(match: SectionMatch) -> int:
@@ -180,25 +178,29 @@ def _key_around(match: SectionMatch) -> int:
     return match.passage.stored.root_key + (match.section.parent or 0)
 
 
-def _opening(near: Mapping[int, StoredSection], match: SectionMatch) -> StoredSection | None:
-    """The first passage of the text before a document's first part, if there is such a text."""
+def _opening(store: PassageSearcher, exclusions: Exclusions, match: SectionMatch) -> SectionMatch | None:
+    """The first passage of the text before the first part of a match's document, if there is another such text."""
     root = match.passage.stored.root_key
     # It comes right after the root: a passage, or a section and its first piece.
-    first = (near.get(root + order) for order in (1, 2))
-    return next((each for each in first if each and each.section.is_passage and each.section.number == (0,)), None)
+    for _, first in sorted(store.lookup([root + 1, root + 2]).items()):
+        section = first.section
+        if section.is_passage and section.number == (0,) and section.order != match.section.order:
+            passage = match.passage._replace(stored=first, place=0.0)
+            return None if exclusions.hold(first, section) else SectionMatch(section, passage)
+    return None
 
 
-def _choose_section(result: Result, opening: StoredSection | None, document: Document, asked: set[str]) -> Result:
+def _choose_section(
+    result: Result, opening: Callable[[], SectionMatch | None], document: Document, asked: set[str]
+) -> Result:
     """The result, shown by the section that says it.
 
     A question about a page as a whole is answered by the page's opening. A section that only leads elsewhere, or that
     ends a page and has nothing of the question in its heading, gives way to the next best.
     """
     match = result.match
-    start = None
-    if opening and opening.section.order != match.section.order:
-        start = SectionMatch(opening.section, replace(match.passage, stored=opening, place=0.0))
-    if start and match.section.number[:1] not in ((), (0,)) and _is_about(match.passage, asked):
+    is_later = match.section.number[:1] not in ((), (0,))
+    if is_later and _is_about(match.passage, asked) and (start := opening()):
         return result.showing(start)
     links, is_last = _link_share(match, document), _is_last(match, document)
     if links > (MAX_LAST_LINK_SHARE if is_last else MAX_LINK_SHARE):
@@ -208,7 +210,8 @@ def _choose_section(result: Result, opening: StoredSection | None, document: Doc
     else:
         return result
     others = [each for each in result.others[:MAX_INSTEAD] if each.passage.score >= min_share * match.passage.score]
-    for instead in (*others, *([start] if start and links > MAX_LAST_LINK_SHARE else [])):
+    start = opening() if links > MAX_LAST_LINK_SHARE else None
+    for instead in (*others, *([start] if start else [])):
         if not _is_last(instead, document) and _link_share(instead, document) <= MAX_LINK_SHARE:
             return result.showing(instead)
     return result

@@ -8,7 +8,7 @@ from annai.asking.exclusion import Exclusions
 from annai.asking.meant import understand
 from annai.embedders.base import Embedder
 from annai.searching.confidence import MIN_CONFIDENCE
-from annai.searching.passages import find_passages
+from annai.searching.passages import DocumentCache, find_passages
 from annai.searching.results import credit_words, fold_into_sections, group_by_document, load_hits
 from annai.stores.base import PassageSearcher
 from annai.timer import timer
@@ -27,9 +27,10 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
         passages = find_passages(store, embedder, meant, exclusions)
         matches = fold_into_sections(store, passages, query.depths)
         matches = [each for each in matches if not exclusions.hold(each.passage.stored, each.section)]
-        results = credit_words(store, group_by_document(matches, query.per_document), meant.spelled_out)
+        documents = DocumentCache(store)
+        results = credit_words(documents, group_by_document(matches, query.per_document), meant.spelled_out)
         shown = results[query.offset : query.end]
-        hits = sort_hits(load_hits(store, shown, meant.query, exclusions), query.sort)
+        hits = sort_hits(load_hits(store, documents, shown, meant.query, exclusions), query.sort)
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
     took_ms = (perf_counter() - start) * 1000

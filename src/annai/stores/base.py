@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import TracebackType
-from typing import Self, cast
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,9 +62,8 @@ class IndexedDocument:
     """For each passage, by its section's `order`, its packed tokens (`embedders.packing`); empty if there are none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A passage with a score."""
+class Scored(NamedTuple):
+    """A passage with a score; a search makes hundreds of these, so it is as light as can be."""
 
     key: int
     score: float

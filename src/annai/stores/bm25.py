@@ -6,7 +6,7 @@ where a passage's score is added up. The score is a share: a text full of every 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,25 +31,23 @@ NumberOrNumbers = TypeVar("NumberOrNumbers", float, Numbers)
 
 @dataclass(slots=True)
 class Matches:
-    """The passages that hold one word of a query. `score` overwrites both arrays of numbers."""
+    """The passages that hold one word of a query."""
 
     value: float
     """The most that the word can add to a score: its `word_value`."""
     positions: Positions
-    """No position comes twice."""
-    frequencies: Numbers
-    """How often each passage has the word, by `weighted_frequencies`."""
-    damping: Numbers
-    """The `length_damping` of each passage."""
+    shares: Numbers
+    """How much of that each passage gets: its `saturation`."""
 
 
 def score(matches: Iterable[Matches], size: int) -> tuple[NDArray[np.int64], Numbers]:
     """The positions, below `size`, of passages that hold any of the words, ascending, and their shares."""
-    best_possible = 0.0
-    sums = np.zeros(size)
-    for word in matches:
-        best_possible += word.value
-        sums[word.positions] += saturate(word.value, word.frequencies, word.damping)
+    words = [*matches]
+    best_possible = sum(word.value for word in words)
+    # Counting is quicker than adding word by word; an empty list stands for a query without words.
+    owners = np.concatenate([np.zeros(0, np.intp), *(word.positions for word in words)], dtype=np.intp)
+    values = np.concatenate([np.zeros(0), *(word.value * word.shares for word in words)])
+    sums = cast(Numbers, np.bincount(owners, values, size))
     positions = np.flatnonzero(sums)
     shares = sums[positions]
     if len(positions):
@@ -58,12 +56,13 @@ def score(matches: Iterable[Matches], size: int) -> tuple[NDArray[np.int64], Num
     return positions, shares
 
 
-def saturate(value: float, frequency: NumberOrNumbers, damping: NumberOrNumbers) -> NumberOrNumbers:
-    """What a word of this value adds to a score: all of it, if it came without end. Arrays are overwritten."""
-    damping += frequency
-    frequency *= value
-    frequency /= damping
-    return frequency
+def saturation(frequencies: Numbers, damping: Numbers) -> Numbers:
+    """The share of a word's value that passages get: all of it, if it came without end. Overwrites the frequencies.
+
+    `frequencies` are `weighted_frequencies`, `damping` is the `length_damping` of the passages.
+    """
+    frequencies /= frequencies + damping
+    return frequencies
 
 
 def word_value(weight: float, passages: int, holding: int) -> float:
@@ -99,7 +98,8 @@ def weights_of(fields: FieldWeights) -> Numbers:
 
 def weighted_frequencies(postings: NDArray[np.void], weights: Numbers) -> Numbers:
     """How often each posting's passage has the word, its fields counted by weight."""
-    frequencies: Numbers = np.stack([postings[name] for name in FIELD_NAMES], axis=1) @ weights
+    counts = postings.view(np.uint8).reshape(len(postings), postings.dtype.itemsize)[:, -len(FIELD_NAMES) :]
+    frequencies: Numbers = counts @ weights
     return frequencies
 
 

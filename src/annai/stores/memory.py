@@ -19,6 +19,7 @@ from annai.stores.bm25 import (
     count_words,
     is_prefix,
     length_damping,
+    saturation,
     score,
     weights_of,
     word_value,
@@ -228,7 +229,7 @@ class MemoryStore(Store):
                 frequencies = np.array([counts[key].frequency(word, weights.tolist()) for key in keys.tolist()])
                 found = np.flatnonzero(frequencies)
                 value = word_value(weight, len(keys), len(found))
-                yield Matches(value, found, frequencies[found], damping[found])
+                yield Matches(value, found, saturation(frequencies[found], damping[found]))
 
         positions, shares = score(matches(), len(keys))
         allowed = np.isin(keys[positions], [*self._word_counts(where)])

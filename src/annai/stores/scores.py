@@ -13,4 +13,4 @@ def top_scores(keys: NDArray[np.int64], scores: NDArray[np.floating], limit: int
         chosen = scores >= np.partition(scores, -limit)[-limit]
         keys, scores = keys[chosen], scores[chosen]
     order = np.argsort(-scores, kind="stable")[:limit]
-    return [Scored(int(keys[position]), float(scores[position])) for position in order]
+    return [*map(Scored, keys[order].tolist(), scores[order].tolist())]

@@ -2,17 +2,19 @@
 
 import re
 
+# Each begins with one of a few characters, and what a pattern may begin with is looked for once: that is quick.
 _LINK = re.compile(
-    r"!?\[(?P<text>[^\[\]]{0,500})\](?:\([^()\s]{0,2000}(?:\s+\"[^\"]{0,500}\")?\)|\[[^\[\]]{0,500}\])"  # Markdown
-    r"|`(?P<label>[^`<>]{1,500})<[^<>`]{1,2000}>`_{0,2}|:[\w:]{1,50}:`(?P<role>[^`<>]{1,500})`"  # reStructuredText
-    r"|\{\w{1,50}\}`(?P<myst>[^`<>]{1,500})`|\{\{[^{}]{1,500}\}\}|<?https?://[^\s<>)]{1,2000}>?"
+    r"[\[`:{h](?:"
+    r"(?<=\[)(?P<text>[^\[\]]{0,500})\](?:\([^()\s]{0,2000}(?:\s+\"[^\"]{0,500}\")?\)|\[[^\[\]]{0,500}\])"  # Markdown
+    r"|(?<=`)(?P<label>[^`<>]{1,500})<[^<>`]{1,2000}>`_{0,2}|(?<=:)[\w:]{1,50}:`(?P<role>[^`<>]{1,500})`"  # reST
+    r"|(?<=\{)(?:\w{1,50}\}`(?P<myst>[^`<>]{1,500})`|\{[^{}]{1,500}\}\})|(?<=h)ttps?://[^\s<>)]{1,2000})"
 )
 """A link, and what it shows; a template call or a bare address shows one word."""
 
-_FRAME = re.compile(r"^[ \t]*(?:#+ .*|\.\. .*|:\w[\w-]*:.*|<[^<>\n]*>|[-=~^]{3,})$", re.MULTILINE)
+_FRAME = re.compile(r"\n[ \t]*(?:#+ .*|\.\. .*|:\w[\w-]*:.*|<[^<>\n]*>|[-=~^]{3,})(?=\n)")
 """Lines that frame a text: headings, directives with their options, tags and rules."""
 
-_MARK = re.compile(r"\][(\[]|`|\{\{|://")
+_MARK = re.compile(r"\][(\[]|[:>}]`|\{\{|://")
 """What every link has."""
 
 _WORD = re.compile(r"[A-Za-z0-9]+|[^\W\dA-Za-z_]")
@@ -30,5 +32,5 @@ def link_share(text: str) -> float:
         linked += max(len(_WORD.findall(shown)), 1)
         return " "
 
-    rest = len(_WORD.findall(_LINK.sub(take, _FRAME.sub("", text))))
+    rest = len(_WORD.findall(_LINK.sub(take, _FRAME.sub("\n", f"\n{text}\n"))))
     return linked / max(linked + rest, 1)

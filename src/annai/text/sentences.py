@@ -82,7 +82,9 @@ class _LineReader:
         """Take the next line; what stands in no sentence is passed over."""
         bare = line.lstrip()
         text = bare if self.fence else bare.lstrip("> \t")
-        if self._reads_code(text, line, indent, position):
+        # Most lines are not indented and have no fence: no code begins on these.
+        may_be_code = self.fence or self._code_indent >= 0 or indent or self._is_rst or "```" in text or "~~~" in text
+        if may_be_code and self._reads_code(text, line, indent, position):
             return
         first = text[:1]
         if not text:

@@ -53,7 +53,9 @@ _SENTENCE_ENDS = "?!.,; "
 _HEADING_ID, _ARGUMENTS = re.compile(r"\s*\{[#/][^{}]*\}\Z"), re.compile(r"(?<=\w)\([^()]*\)\Z")
 _CONTRACTION = re.compile(r"['’]t\b")
 _SYMBOL = re.compile(f"[{_SYMBOLS}]")
-_ASKING = re.compile("教えて|って何|とは何|何ですか|方法|やり方|仕方|explain|please|tell me about|difference between")
+_ASKING = re.compile(
+    "教えて|って何|とは何か?|何ですか|方法|やり方|仕方|explain|please|tell me about|difference between"
+)
 _HIRAGANA_ONLY = re.compile(r"[\u3041-\u309fー]+\Z")
 
 MAX_WORD_CHARACTERS = 64
@@ -145,10 +147,17 @@ def exact_phrases(text: str) -> list[str]:
     Code is a run without spaces that has characters unlike prose (`--dry-run`, `a.b()`, `snake_case`) or camel case
     (`getUserById`; `OpenTelemetry` only if it is the whole query). It counts only if it is a good part of an ASCII
     query: a name in a sentence is one word among others. A short query with such characters also counts as a whole
-    (`type: Available`; `aria-label` alone).
+    (`type: Available`; `aria-label` alone). Quotes around nothing but stop words are no wish to find these, unless the
+    query says nothing else: the "why" of a thing is about the thing.
     """
     text = normalise(text).strip()
-    quoted = [phrase for pair in _QUOTED.findall(text) for phrase in pair if _WORD.search(phrase)]
+    others = query_words(_QUOTED.sub(" ", text))
+    quoted = [
+        phrase
+        for in_quotes, in_backticks in _QUOTED.findall(text)
+        if _WORD.search(phrase := in_quotes or in_backticks)
+        and (in_backticks or 1 not in others.values() or 1 in query_words(phrase).values())
+    ]
     if not text.isascii():
         return quoted
     runs = [_strip_punctuation(run) for run in _RUN.findall(_QUOTED.sub(" ", text))]

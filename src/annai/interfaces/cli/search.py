@@ -42,7 +42,7 @@ from annai.values import choices
 )
 @click.option("--format", "form", type=click.Choice(SEARCH_FORMATS), default="text", show_default=True)
 @click.option("--preview-lines", type=click.IntRange(0, MAX_PREVIEW_LINES), default=PREVIEW_LINES, show_default=True)
-@click.option("--explain", is_flag=True, help="Show where each score comes from.")
+@click.option("--explain", is_flag=True, help="Show what each result is ranked by.")
 @click.option("--yes", is_flag=True, help="Index without asking, however many files there are.")
 @project_command()
 def command(

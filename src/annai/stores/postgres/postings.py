@@ -223,7 +223,8 @@ def _matches(database: PostgresDatabase, words: Mapping[str, float], fields: Fie
             keys, frequencies, first = bm25.merge_positions(keys, frequencies)
             lengths = lengths[first]
         value = bm25.word_value(weight, passages, min(left_out.get(word, len(keys)), passages))
-        yield Matches(value, keys, frequencies, bm25.length_damping(lengths.astype(np.float64), average))
+        damping = bm25.length_damping(lengths.astype(np.float64), average)
+        yield Matches(value, keys, bm25.saturation(frequencies, damping))
 
 
 def _lists(database: PostgresDatabase, words: Mapping[str, float]) -> tuple[dict[str, bytes], dict[str, int]]:

@@ -11,7 +11,7 @@ import numpy as np
 from annai.stores import rows
 from annai.stores.base import Vectors
 from annai.stores.paths import trim_prefix
-from annai.stores.rows import Row
+from annai.stores.rows import Row, read_halves
 from annai.types import Collection, Document, FileState, Section, StoredSection, Where
 
 DOCUMENT_COLUMNS = tuple(
@@ -103,7 +103,7 @@ def binary_vector(vector: Vectors) -> bytes:
 def read_vectors(vectors: Sequence[bytes], dimension: int) -> Vectors:
     """The vectors that came over the wire, one a row."""
     raw = b"".join(vector[_VECTOR_HEADER_BYTES:] for vector in vectors)
-    return np.frombuffer(raw, ">f2").astype(np.float32).reshape(len(vectors), dimension)
+    return read_halves(np.frombuffer(raw, ">i2")).reshape(len(vectors), dimension)
 
 
 def zero_vector(dimension: int) -> bytes:

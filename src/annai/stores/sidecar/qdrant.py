@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from annai.config import Config
 from annai.stores.base import Scored, Store
-from annai.stores.bm25 import Matches, is_prefix, score, weighted_frequencies, weights_of, word_value
+from annai.stores.bm25 import Matches, is_prefix, saturation, score, weighted_frequencies, weights_of, word_value
 from annai.stores.scores import top_scores
 from annai.stores.sidecar.qdrant_points import Point, QdrantPoints
 from annai.stores.sidecar.qdrant_sparse import read_counts, sparse_words, word_number
@@ -120,4 +120,5 @@ def _matches(
     weights = weights_of(fields)
     for number, value in values.items():
         own = postings["word"] == number
-        yield Matches(value, owners[own], weighted_frequencies(postings[own], weights), damping[owners[own]])
+        frequencies = weighted_frequencies(postings[own], weights)
+        yield Matches(value, owners[own], saturation(frequencies, damping[owners[own]]))

@@ -17,7 +17,7 @@ from annai.stores.bm25 import (
     K1,
     count_words,
     length_damping,
-    saturate,
+    saturation,
     weighted_frequencies,
     weights_of,
 )
@@ -64,7 +64,7 @@ def sparse_words(keywords: Keywords) -> SparseWords:
     for field, name in enumerate(FIELD_NAMES, 1):
         packed[name] = postings[:, field].clip(max=MAX_COUNT)
     damping = np.full(len(packed), length_damping(float(keywords.length), TYPICAL_LENGTH))
-    weights = saturate(K1 + 1, weighted_frequencies(packed, weights_of(FIELD_WEIGHTS)), damping)
+    weights = (K1 + 1) * saturation(weighted_frequencies(packed, weights_of(FIELD_WEIGHTS)), damping)
     return SparseWords(
         weights=dict(zip(packed["word"].tolist(), weights.tolist(), strict=True)),
         counts=base64.b64encode(packed.tobytes()).decode("ascii"),

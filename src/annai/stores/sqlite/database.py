@@ -76,8 +76,11 @@ class Database:
 
     def rows(self, sql: str, values: Sequence[SQLValue] = ()) -> list[tuple[Any, ...]]:
         """Run a statement and return all its rows; the types of their values are the schema's."""
-        with self._translate_errors():
+        try:
             return self.connection.execute(sql, values).fetchall()
+        except Exception:
+            with self._translate_errors():  # Only now: a search runs many statements.
+                raise
 
     def row(self, sql: str, values: Sequence[SQLValue] = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""

@@ -6,7 +6,9 @@ the lists until a merge drops them; the passage table tells which ones still exi
 """
 
 import json
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress, islice, pairwise
 from operator import itemgetter
 
@@ -17,8 +19,11 @@ from annai.stores.base import Scored
 from annai.stores.bm25 import (
     FIELD_COUNTS,
     Matches,
+    Numbers,
+    Positions,
     is_prefix,
     merge_positions,
+    saturation,
     score,
     weighted_frequencies,
     weights_of,
@@ -39,13 +44,62 @@ MERGE_BYTES = 16_000_000
 COUNTED_LISTS = 5_000
 """Lists whose passages are counted at a time."""
 
-EXACT_UP_TO = 512
-"""Passages of a word's list that are counted one by one: beyond, it hardly matters how many were deleted."""
+MAX_KEPT_POSTINGS, LIST_POSTINGS = 250_000, 30
+"""So many postings of the lists that were read last are kept in memory, 20 bytes each, and a list takes as much room as
+so many more: a search needs its lists twice, and many questions have the same words."""
 
 POSTING = np.dtype([("key", "<u4"), *FIELD_COUNTS])
 """A passage's key, and how often it has the word in each field."""
 
 _LAST_CHARACTER = "\U0010ffff"
+
+
+@dataclass(slots=True)
+class _Holders:
+    """The passages of a table that hold a word."""
+
+    positions: Positions
+    postings: NDArray[np.void]
+    _shares: tuple[FieldWeights, Numbers] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many postings it takes the room of."""
+        return len(self.positions) + LIST_POSTINGS
+
+    def shares(self, fields: FieldWeights, table: PassageTable) -> Numbers:
+        """How much of the word's value each passage gets."""
+        if self._shares is None or self._shares[0] != fields:
+            frequencies = weighted_frequencies(self.postings, weights_of(fields))
+            self._shares = fields, saturation(frequencies, table.length_damping[self.positions])
+        return self._shares[1]
+
+
+class _Kept:
+    """The lists of words that were looked up last, for one table."""
+
+    def __init__(self, table: PassageTable) -> None:
+        self.table = table
+        self._lists: dict[str, _Holders] = {}
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def get(self, word: str) -> _Holders | None:
+        """The list of a word, if it is kept."""
+        with self._lock:
+            if found := self._lists.pop(word, None):
+                self._lists[word] = found  # It is the latest now.
+            return found
+
+    def add(self, word: str, holders: _Holders) -> None:
+        """Keep a list; what was looked up longest ago gives way."""
+        with self._lock:
+            if word in self._lists or holders.size > MAX_KEPT_POSTINGS // 2:
+                return
+            self._lists[word] = holders
+            self._size += holders.size
+            while self._size > MAX_KEPT_POSTINGS:
+                self._size -= self._lists.pop(next(iter(self._lists))).size
 
 
 class Postings(WordIndex):
@@ -54,6 +108,7 @@ class Postings(WordIndex):
     def __init__(self, file: IndexFile) -> None:
         self._file = file
         self._database = file.database
+        self._kept: _Kept | None = None
 
     def add(self, passages: Mapping[int, Keywords], /) -> None:
         """One new segment; merge where a level is full."""
@@ -84,18 +139,10 @@ class Postings(WordIndex):
         return top_scores(table.keys[positions], shares, limit)
 
     def holding(self, words: Sequence[str]) -> dict[str, int]:
-        """The passages of each word's list that still exist; of a long one, all if some of the latest do."""
-        counts: dict[str, int] = {}
+        """The passages of each word's list that still exist."""
         with self._database.reading():
-            table = self._file.passages.table()
-            for word, part in self._parts(words):
-                keys = np.frombuffer(part, POSTING)["key"]
-                present = table.positions(keys[-EXACT_UP_TO:].astype(np.int64))[1]
-                if len(keys) > EXACT_UP_TO and not present.any():
-                    present = table.positions(keys.astype(np.int64))[1]
-                is_exact = len(present) == len(keys)
-                counts[word] = counts.get(word, 0) + (int(np.count_nonzero(present)) if is_exact else len(keys))
-        return {word: count for word, count in counts.items() if count}
+            found = self._holders(words, self._file.passages.table())
+        return {word: len(holders.positions) for word, holders in found.items() if len(holders.positions)}
 
     def word_counts(self) -> tuple[Keys, Keys]:
         """Read every list."""
@@ -122,32 +169,40 @@ class Postings(WordIndex):
 
     def _matches(self, words: Mapping[str, float], fields: FieldWeights, table: PassageTable) -> Iterator[Matches]:
         """The passages of the table that hold each word."""
-        lists = self._lists(words)
-        passages, weights = len(table), weights_of(fields)
+        holders = self._holders([word for word in words if not is_prefix(word)], table)
         for word, weight in words.items():
-            postings = np.frombuffer(lists.get(word, b""), POSTING)
-            positions, present = table.positions(postings["key"].astype(np.int64))
-            if not present.all():
-                positions, postings = positions[present], postings[present]
-            frequencies = weighted_frequencies(postings, weights)
             if is_prefix(word):
-                positions, frequencies, _ = merge_positions(positions, frequencies)
-            value = word_value(weight, passages, len(positions))
-            yield Matches(value, positions, frequencies, table.length_damping[positions])
+                positions, shares = self._beginning(word, fields, table)
+            elif word in holders:
+                positions, shares = holders[word].positions, holders[word].shares(fields, table)
+            else:
+                positions, shares = np.zeros(0, np.int64), np.zeros(0)
+            yield Matches(word_value(weight, len(table), len(positions)), positions, shares)
 
-    def _lists(self, words: Iterable[str]) -> dict[str, bytes]:
-        """Each word's list, put together from the segments; for a prefix, the lists of all words that begin so."""
+    def _holders(self, words: Sequence[str], table: PassageTable) -> dict[str, _Holders]:
+        """The passages of the table that hold each word that is in any list."""
+        kept = self._kept
+        if kept is None or kept.table is not table:
+            kept = self._kept = _Kept(table)
+        found = {word: holders for word in words if (holders := kept.get(word))}
         lists: dict[str, bytes] = {}
-        for word, part in self._parts(word for word in words if not is_prefix(word)):
-            lists[word] = lists.get(word, b"") + part
-        for word in filter(is_prefix, words):
-            rows = self._database.rows(
-                """SELECT list FROM postings
-                WHERE segment IN (SELECT id FROM segments) AND word >= ? AND word < ?""",
-                (word, word + _LAST_CHARACTER),
-            )
-            lists[word] = b"".join(part for (part,) in rows)
-        return lists
+        for word, part in self._parts(word for word in words if word not in found):
+            lists[word] = lists[word] + part if word in lists else part
+        for word, raw in lists.items():
+            found[word] = _Holders(*_existing(raw, table))
+            kept.add(word, found[word])
+        return found
+
+    def _beginning(self, start: str, fields: FieldWeights, table: PassageTable) -> tuple[Positions, Numbers]:
+        """The passages that hold words that begin so, and how much of their value each gets."""
+        rows = self._database.rows(
+            """SELECT list FROM postings
+            WHERE segment IN (SELECT id FROM segments) AND word >= ? AND word < ?""",
+            (start, start + _LAST_CHARACTER),
+        )
+        found, postings = _existing(b"".join(part for (part,) in rows), table)
+        positions, frequencies, _ = merge_positions(found, weighted_frequencies(postings, weights_of(fields)))
+        return positions, saturation(frequencies, table.length_damping[positions])
 
     def _parts(self, words: Iterable[str]) -> list[tuple[str, bytes]]:
         """The lists of words, segment by segment."""
@@ -215,6 +270,13 @@ class Postings(WordIndex):
                     size = 0
                 size, last = size + length, word
         return [*pairwise((*edges, _LAST_CHARACTER))]
+
+
+def _existing(raw: bytes, table: PassageTable) -> tuple[Positions, NDArray[np.void]]:
+    """The positions of a list's passages that exist, and their postings."""
+    postings = np.frombuffer(raw, POSTING)
+    positions, present = table.positions(postings["key"].astype(np.int64))
+    return (positions, postings) if present.all() else (positions[present], postings[present])
 
 
 def _lists(passages: Mapping[int, Keywords]) -> tuple[list[str], list[bytes]]:

@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 COARSE_FACTOR = 8
 """How many times the candidates asked for are taken by counting signs alone, before the signs are weighed."""
 
-BLOCK_COLUMNS = 65_536
+BLOCK_COLUMNS = 8_192
 """Vectors compared at a time: what is computed in between stays in the processor's cache."""
+
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
+"""The bits of each byte."""
 
 Integers = NDArray[np.int64]
 Bits = NDArray[np.uint8]
@@ -22,7 +25,9 @@ Words = NDArray[np.uint64]
 def pack_signs(vectors: NDArray[np.float32]) -> Bits:
     """One bit a number, set where it is positive; a row a vector, padded to whole 64-bit words."""
     bits = np.packbits(vectors > 0, axis=1)
-    return np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8)))
+    padded = np.zeros((len(bits), -(-bits.shape[1] // 8) * 8), np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    return padded
 
 
 def closest_columns(
@@ -74,9 +79,8 @@ def _agreement(words: Words, vector: NDArray[np.float32]) -> NDArray[np.float32]
     padded = np.zeros(8 * rows.shape[1], np.float32)
     padded[: len(vector)] = vector
     # What each of the 256 values of a byte adds, for every byte of a row.
-    values = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
-    table = values @ padded.reshape(-1, 8).T
+    table = np.ascontiguousarray((_BITS @ padded.reshape(-1, 8).T).T)
     sums = np.zeros(len(rows), np.float32)
-    for byte in range(rows.shape[1]):
-        sums += table[rows[:, byte], byte]
+    for values, column in zip(table, np.ascontiguousarray(rows.T), strict=True):
+        sums += values.take(column)
     return sums
