@@ -35,7 +35,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         _write(folder, options.documents)
-        command = [sys.executable, "-m", "annai", "import", "--docs-dir", str(folder)]
+        command = [sys.executable, "-m", "annai", "import", "-m", "update", "--docs-dir", str(folder)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         server = _Server(folder)
         try:
