@@ -21,8 +21,9 @@ MAX_FLAT_DOCUMENTS = 60
 def list_documents(store: DocumentWriter, config: Config, path: str = "") -> Listing:
     """The documents under a folder, or those that a glob names; everything that is searched, without a path."""
     searched = collections.searchable(store, config)
-    names = tuple(each.name for each in searched)
-    parts = Filters(store, config, Where(names, (path,) if path.strip() else ())).parts()
+    sources = {each.name: each.source for each in searched}
+    names = tuple(sources)
+    parts = Filters(store, config, Where(names, (path,) if path.strip() else ()), sources).parts()
     found = {name: _documents(store, name, part) for name, part in parts.items()}
     count, problems = sum(map(len, found.values())), _problems(store, parts)
     if not (count or problems) and path.strip():
