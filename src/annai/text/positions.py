@@ -15,7 +15,9 @@ class TokenPositions:
     """The starts and ends of the tokens of one text, those that `count_tokens` counts: any span is measured quickly."""
 
     def __init__(self, text: str) -> None:
-        starts, ends = _tokens(_kinds(text)) if text else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self._set(*_tokens(_kinds(text)) if text else (np.zeros(0, np.int64), np.zeros(0, np.int64)))
+
+    def _set(self, starts: Integers, ends: Integers) -> None:
         # Reading single numbers from an array is faster than from numpy.
         self.starts, self.ends = array("q", starts.tobytes()), array("q", ends.tobytes())
 
@@ -25,6 +27,13 @@ class TokenPositions:
     def count(self, start: int, end: int) -> int:
         """How many tokens begin in the span."""
         return bisect_left(self.starts, end) - bisect_left(self.starts, start)
+
+    def part(self, start: int, end: int) -> "TokenPositions":
+        """The tokens that begin in a span, at whose edges none is cut; positions count from its start."""
+        first, after = self.index(start), self.index(end)
+        found = object.__new__(TokenPositions)
+        found._set(*(np.array(each[first:after], np.int64) - start for each in (self.starts, self.ends)))
+        return found
 
     def index(self, position: int) -> int:
         """The index of the first token that begins at the position or after it."""
