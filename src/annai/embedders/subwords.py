@@ -99,7 +99,7 @@ class Subwords:
     def __init__(self, pieces: Sequence[str], scores: Sequence[float]) -> None:
         self.pieces = pieces
         # Rounded as in a written model, so that both cut every text in the same way.
-        self._scores = array("f", scores)
+        self._scores: Sequence[float] = array("f", scores)
         self._cache = _RunCache(self)
         self._searches = 0
         self._ids: dict[str, int] = {}
@@ -128,13 +128,17 @@ class Subwords:
         size = len(unit)
         # For each end: its best score, and the start and the id of the piece that ends there.
         best, starts, ids = [0.0, *[-math.inf] * size], [0] * (size + 1), [-1] * (size + 1)
-        for start in range(size):
-            so_far = best[start]
-            if so_far + UNCOVERED_SCORE >= best[start + 1]:
-                best[start + 1], starts[start + 1], ids[start + 1] = so_far + UNCOVERED_SCORE, start, -1
+        for start, character in enumerate(unit):
+            so_far, end = best[start], start + 1
+            piece = find_id(character)
+            score = so_far + (UNCOVERED_SCORE if piece is None else scores[piece])
+            if score > best[end] or (piece is None and score == best[end]):
+                best[end] = score
+                starts[end] = start
+                ids[end] = -1 if piece is None else piece
             # Few pieces begin with any two characters, and most of these are short.
             last = start + longest_from(unit[start : start + 2], other)
-            for end in range(start + 1, (last if last < size else size) + 1):
+            for end in range(start + 2, (last if last < size else size) + 1):
                 piece = find_id(unit[start:end])
                 if piece is not None:
                     score = so_far + scores[piece]
@@ -164,6 +168,7 @@ class Subwords:
         for piece in sorted(self._ids, key=len):
             self._longest_from[piece[:2]] = len(piece)
         self._longest = max(self._longest_from.values(), default=0)
+        self._scores = list(self._scores)  # read faster than an array
 
 
 class _RunCache(dict[str, tuple[int, ...]]):
