@@ -2,6 +2,7 @@
 
 from array import array
 from bisect import bisect_left
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,8 @@ _BLANK, _LETTER, _DIGIT, _UNDERSCORE, _SINGLE = range(5)
 _LONGEST = np.array([1, MAX_TOKEN_LETTERS, MAX_TOKEN_DIGITS, 1 << 62, 1])
 """How many characters of each kind a token has at most."""
 
-_PAGE = 256
+_PAGE_BITS = 8
+_PAGE = 1 << _PAGE_BITS
 _KINDS = np.zeros(0x110000, np.uint8)
 """The kind of every character, for those pages that were needed; the others take no memory."""
 
@@ -76,11 +78,11 @@ def _kinds(text: str) -> NDArray[np.uint8]:
             _learn(np.zeros(1, np.uint32))
         return _KINDS.take(np.frombuffer(text.encode("ascii"), np.uint8))
     characters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-    _learn(characters // _PAGE)
+    _learn(characters >> _PAGE_BITS)
     return _KINDS.take(characters)
 
 
-def _learn(pages: NDArray[np.uint32]) -> None:
+def _learn(pages: NDArray[np.integer[Any]]) -> None:
     """Find out the kinds of the characters of pages that were not needed before."""
     missing = ~_KNOWN_PAGES[pages]
     for page in np.unique(pages[missing]).tolist() if missing.any() else ():
