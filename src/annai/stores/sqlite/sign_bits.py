@@ -22,7 +22,9 @@ Words = NDArray[np.uint64]
 def pack_signs(vectors: NDArray[np.float32]) -> Bits:
     """One bit a number, set where it is positive; a row a vector, padded to whole 64-bit words."""
     bits = np.packbits(vectors > 0, axis=1)
-    return np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8)))
+    padded = np.zeros((len(bits), bits.shape[1] + -bits.shape[1] % 8), np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    return padded
 
 
 def closest_columns(
