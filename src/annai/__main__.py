@@ -1,10 +1,15 @@
 """`python -m annai` is `annai`."""
 
+import gc
 import sys
+
+COLLECT_AFTER = 50_000
+"""New objects after which Python looks for garbage: by itself it does so dozens of times while modules are loaded."""
 
 
 def main() -> None:
     """Run the program. While it is still being loaded, too, Ctrl-C ends it with a word and not with a traceback."""
+    gc.set_threshold(COLLECT_AFTER)
     try:
         from annai.interfaces.cli import main as run
 

@@ -52,12 +52,23 @@ class Patterns:
 
         `path` is relative to the folder of the patterns, without a slash at either end; `name` is its last part.
         """
-        index = len(self._groups)
-        while index:
-            index -= 1
-            if self._groups[index].matches(name, path, is_folder):
+        # Every file of every search comes through here, so nothing is called that need not be.
+        for index in range(len(self._groups) - 1, -1, -1):
+            group = self._groups[index]
+            matchers = group.folders if is_folder else group.files
+            if (
+                name in matchers.names
+                or name.endswith(matchers.suffixes)
+                or name.startswith(matchers.prefixes)
+                or (matchers.regexes and any(regex.fullmatch(path) for regex in matchers.regexes))
+            ):
                 return index
         return -1
+
+    @property
+    def concern_files(self) -> bool:
+        """Whether any line is about files, and not only about folders."""
+        return any(group.files.is_used for group in self._groups)
 
     def selects(self, index: int) -> bool:
         """Whether what `last_match` returned selects the path; a line with `!` and -1 do not."""
@@ -119,15 +130,6 @@ class _Group:
         if not folders_only:
             self.files.add(pattern)
 
-    def matches(self, name: str, path: str, is_folder: bool) -> bool:
-        matchers = self.folders if is_folder else self.files
-        return (
-            name in matchers.names
-            or name.endswith(matchers.suffixes)
-            or name.startswith(matchers.prefixes)
-            or (bool(matchers.regexes) and any(regex.fullmatch(path) for regex in matchers.regexes))
-        )
-
 
 class _Matchers:
     """Patterns by the cheapest way to match them."""
@@ -139,6 +141,10 @@ class _Matchers:
         self.suffixes: tuple[str, ...] = ()
         self.prefixes: tuple[str, ...] = ()
         self.regexes: list[re.Pattern[str]] = []
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.names or self.suffixes or self.prefixes or self.regexes)
 
     def add(self, pattern: str) -> None:
         anywhere = pattern.removeprefix("**/")

@@ -64,7 +64,8 @@ def _check_name(change: Change) -> None:
 
 def read_inside(source: Path, file: Path, settings: Files) -> tuple[bytes, os.stat_result]:
     """A file's bytes and its status, both from one descriptor that was checked to be inside of the source."""
-    real = _real_path_inside(source, file)
+    real_source = os.path.realpath(source)
+    real = _real_path_inside(real_source, file)
     if not settings.follow_symlinks and file.is_symlink():
         raise SkippedFile("symbolic link (files.follow_symlinks is false)")
     # The path has no links now. If its last part becomes a link or a pipe, opening must not follow it or wait.
@@ -81,7 +82,7 @@ def read_inside(source: Path, file: Path, settings: Files) -> tuple[bytes, os.st
         raise SkippedFile("not a regular file")
     with os.fdopen(descriptor, "rb") as stream:
         # A folder of the path may have become a link between the check and the opening.
-        if not os.path.samestat(status, Path(_real_path_inside(source, file)).stat()):
+        if not os.path.samestat(status, Path(_real_path_inside(real_source, file)).stat()):
             raise UnreadableFile("it was replaced while it was being opened")
         limit = int(settings.max_file_mb * MEGABYTE)
         if status.st_size > limit:
@@ -94,10 +95,10 @@ def read_inside(source: Path, file: Path, settings: Files) -> tuple[bytes, os.st
         return data, status
 
 
-def _real_path_inside(source: Path, file: Path) -> str:
+def _real_path_inside(real_source: str, file: Path) -> str:
     """The file's path without symbolic links. Raises `SkippedFile` if it is outside of the source."""
     real = os.path.realpath(file)
-    if not real.startswith(os.path.realpath(source).rstrip(os.sep) + os.sep):
+    if not real.startswith(real_source.rstrip(os.sep) + os.sep):
         raise SkippedFile("it is outside of the collection's folder")
     return real
 

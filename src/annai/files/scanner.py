@@ -6,7 +6,7 @@ import os
 import stat
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +26,7 @@ MAX_TIME_NS = 2**63 - 1
 SKIPPED_FOLDERS = frozenset({STATE_FOLDER, ".git"})
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedFile:
+class ScannedFile(NamedTuple):
     """A file that the settings include."""
 
     path: str
@@ -122,8 +121,10 @@ def file_times(status: os.stat_result) -> tuple[int, int]:
     A time before 1678 or after 2262, which 64 bits do not hold, is the nearest one that they do.
     """
     # On Windows it is the time when the file was made.
-    changed = 0 if os.name == "nt" else status.st_ctime_ns
-    return _clamp(status.st_mtime_ns), _clamp(changed)
+    written, changed = status.st_mtime_ns, 0 if os.name == "nt" else status.st_ctime_ns
+    if -MAX_TIME_NS <= written <= MAX_TIME_NS and -MAX_TIME_NS <= changed <= MAX_TIME_NS:
+        return written, changed
+    return _clamp(written), _clamp(changed)
 
 
 def is_same_time(mtime_ns: int, ctime_ns: int, state: FileState) -> bool:
@@ -200,6 +201,7 @@ class Walk:
         self._settings = settings
         self._include = Patterns(settings.include, "files.include")
         self._exclude = Patterns(settings.exclude, "files.exclude")
+        self._excludes_files = self._exclude.concern_files
         self._prefix = ""
         """The path from the root of the git repository to the source, with a slash at the end."""
         self._files: list[ScannedFile] = []
@@ -219,6 +221,8 @@ class Walk:
             if not self._pending and self._links:
                 self._links.sort(reverse=True)
                 self._follow(*self._links.pop())
+        if len({item.path for item in self._files}) == len(self._files):
+            return sorted(self._files)
         # Of files whose names are the same in NFC, one that is spelled so comes first.
         self._files.sort(key=lambda item: (item.path, not item.file.endswith(item.path), item.file))
         result: dict[str, ScannedFile] = {}
@@ -227,7 +231,7 @@ class Walk:
             path = item.path if item.path not in result else self._own_spelling(item.file)
             if path in result:
                 logger.warning("skipped %r: its name is the same as that of %r", item.file, result[path].file)
-            result.setdefault(path, item if path == item.path else replace(item, path=path))
+            result.setdefault(path, item if path == item.path else item._replace(path=path))
         return list(result.values())
 
     def _own_spelling(self, file: str) -> str:
@@ -308,12 +312,16 @@ class Walk:
         return name not in SKIPPED_FOLDERS and not self._is_excluded(name, path, folder, is_folder=True)
 
     def _should_include(self, name: str, path: str, folder: Folder) -> bool:
-        included = max(folder.included, self._include.last_match(name, path, is_folder=False))
-        return self._include.selects(included) and not self._is_excluded(name, path, folder, is_folder=False)
+        included = max(self._include.last_match(name, path, False), folder.included)
+        if not self._include.selects(included):
+            return False
+        return not (self._excludes_files or folder.rules) or not self._is_excluded(name, path, folder, is_folder=False)
 
     def _is_excluded(self, name: str, path: str, folder: Folder, *, is_folder: bool) -> bool:
         """Whether the exclude patterns or the ignore files exclude a file or folder of `folder`."""
-        if self._exclude.selects(self._exclude.last_match(name, path, is_folder)):
+        if (is_folder or self._excludes_files) and self._exclude.selects(
+            self._exclude.last_match(name, path, is_folder)
+        ):
             return True
         for rules in reversed(folder.rules):
             last = rules.patterns.last_match(name, (self._prefix + path)[rules.prefix_length :], is_folder)

@@ -23,13 +23,13 @@ def add_features(documents: Sequence[tuple[Document, Sequence[Section]]], embedd
         if section.is_passage
     ]
     tokens = TextTokens(token_model())
+    keywords = extract_all(passages, also=tokens.__getitem__)
     if embedder.is_additive:
         # The bundled model's vectors are made of the tokens that the index holds anyway.
         is_bundled = embedder.identity == token_model().identity
         vectors = weighted_sums(tokens.sums if is_bundled else embedder.embed_sums, passages)
     else:
         vectors = embedder.embed_documents([embedded_text(passage) for passage in passages])
-    keywords = extract_all(passages)
     indexed = []
     start = 0
     for document, sections in documents:

@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from annai.asking.meant import searched_text
 from annai.config import Config
 from annai.interfaces.terminal import Screen, cells, echo, standard_output
 from annai.text.escapes import escape_json, escape_line
-from annai.text.matches import Asked, asked, matching_spans
 from annai.text.width import wrap
 from annai.types import (
     IMPLICIT_COLLECTION,
@@ -25,6 +24,9 @@ from annai.types import (
     Status,
     StoredSection,
 )
+
+if TYPE_CHECKING:
+    from annai.text.matches import Asked
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
 
@@ -326,6 +328,10 @@ def size(count: int) -> str:
 
 
 def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bool) -> str:
+    # Lists of files and JSON mark nothing, and a search through a server has loaded none of this.
+    from annai.asking.meant import searched_text
+    from annai.text.matches import asked
+
     question = asked(searched_text(answer))
     width = screen.width
     several = len({hit.collection for hit in answer.results}) > 1
@@ -373,7 +379,7 @@ def _more_line(section: OtherSection) -> str:
     return f"+ line {section.line}: {section.heading}  {section.id}"
 
 
-def _preview_lines(hit: Hit, question: Asked, width: int, screen: Screen, count: int) -> list[str]:
+def _preview_lines(hit: Hit, question: "Asked", width: int, screen: Screen, count: int) -> list[str]:
     """The preview, wrapped to the width with its matches marked; a terminal gets as many lines as were asked for."""
     # A line that is escaped has its full width.
     shown = [escape_line(line) if screen.is_terminal else line for line in hit.preview.split("\n") if line]
@@ -385,7 +391,7 @@ def _preview_lines(hit: Hit, question: Asked, width: int, screen: Screen, count:
 
 def _mark(
     text: str,
-    question: Asked,
+    question: "Asked",
     screen: Screen,
     span: tuple[int, int] | None = None,
     *,
@@ -393,6 +399,8 @@ def _mark(
     bold: bool | None = None,
 ) -> str:
     """A text, or a span of it, with what the question names marked: in grep's colour, which every background suits."""
+    from annai.text.matches import matching_spans  # as above
+
     begin, end = span or (0, len(text))
     pieces, at = [], begin
     for start, stop in matching_spans(text, question):

@@ -1,16 +1,19 @@
 """How is a server called? JSON-RPC over HTTP, and every error in words."""
 
-import http.client
 import itertools
 import threading
 import time
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from annai import __version__, errors
 from annai.errors import AnnaiError, ConfigError, QueryError, ServerError
+from annai.serving.http import HttpConnection, HttpError
 from annai.serving.wire import from_json, plain, to_json
 from annai.values import Json, decode
+
+if TYPE_CHECKING:
+    from http.client import HTTPSConnection
 
 T = TypeVar("T")
 
@@ -19,6 +22,9 @@ CALL_SECONDS = 60.0
 
 IDLE_SECONDS = 2.0
 """A connection that rested longer is opened anew: the server may be about to close it."""
+
+OK, UNAUTHORIZED = 200, 401
+"""HTTP's."""
 
 UNKNOWN_METHOD = -32601
 
@@ -33,7 +39,7 @@ def health(url: str, seconds: float, challenge: str = "") -> dict[str, Any] | No
         return None
     finally:
         connection.close()
-    return answer if status == http.HTTPStatus.OK and isinstance(answer, dict) else None
+    return answer if status == OK and isinstance(answer, dict) else None
 
 
 class Connection:
@@ -46,15 +52,14 @@ class Connection:
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             self._address = parts.hostname or "", parts.port
-            http.client.HTTPConnection(*self._address)
-        except (ValueError, http.client.InvalidURL):
+        except ValueError:
             parts, self._address = urlsplit(""), ("", None)
         if parts.scheme not in ("http", "https") or not self._address[0]:
             raise ConfigError(f"{url!r} is not the address of a server; write one like http://127.0.0.1:24280.")
         self._secure = parts.scheme == "https"
         self._path = parts.path.rstrip("/")
         self._token = token
-        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        self._idle: list[tuple[float, HttpConnection | HTTPSConnection]] = []
         """The connections that nobody uses now, and when each was last used; the latest stands last."""
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
@@ -77,9 +82,9 @@ class Connection:
             raise ServerError(f"What answers at {self.url} is no annai server (HTTP {status}).") from error
         if not isinstance(answer, dict):
             raise ServerError(f"What answers at {self.url} is no annai server (HTTP {status}).")
-        if status == http.HTTPStatus.UNAUTHORIZED:
+        if status == UNAUTHORIZED:
             raise ServerError(f"The server at {self.url} needs its token; set ANNAI_TOKEN to it.")
-        if status != http.HTTPStatus.OK:
+        if status != OK:
             raise ServerError(f"The server at {self.url} refused the call: {answer.get('error', status)}")
         if "error" in answer:
             raise self._error(method, answer["error"])
@@ -93,16 +98,14 @@ class Connection:
         connection = self._take()
         try:
             self._set_timeout(connection, None if endless else self._seconds)
-            connection.request(method, self._path + path, body, headers)
-            response = connection.getresponse()
-            answer = response.status, response.read()
+            answer = _exchange(connection, method, self._path + path, body, headers)
         except TimeoutError as error:
             connection.close()
             raise ServerError(
                 f"The server at {self.url} did not answer within {self._seconds:.0f} seconds; "
                 "`annai server status` shows its state, `annai server restart` restarts it."
             ) from error
-        except (OSError, http.client.HTTPException, UnicodeError) as error:
+        except (OSError, ValueError) as error:
             connection.close()
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ServerError(
@@ -120,7 +123,7 @@ class Connection:
         for _, connection in idle:
             connection.close()
 
-    def _take(self) -> http.client.HTTPConnection:
+    def _take(self) -> "HttpConnection | HTTPSConnection":
         """A connection for one call: the one used last, unless it rested for too long; else a new one."""
         with self._lock:
             while self._idle:
@@ -128,11 +131,14 @@ class Connection:
                 if time.monotonic() - used_at <= IDLE_SECONDS:
                     return connection
                 connection.close()
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        return kind(*self._address)
+        if not self._secure:
+            return HttpConnection(*self._address)
+        from http.client import HTTPSConnection  # takes longer to load than a search takes
+
+        return HTTPSConnection(*self._address)
 
     @staticmethod
-    def _set_timeout(connection: http.client.HTTPConnection, seconds: float | None) -> None:
+    def _set_timeout(connection: "HttpConnection | HTTPSConnection", seconds: float | None) -> None:
         """Let the connection wait this long from now on; open it if it is new."""
         connection.timeout = seconds
         if connection.sock is None:
@@ -154,3 +160,19 @@ class Connection:
             f"The server at {self.url} runs another version than this annai, {__version__} ({reason.rstrip('.')}); "
             "`annai server restart` starts the right one."
         )
+
+
+def _exchange(
+    connection: "HttpConnection | HTTPSConnection", method: str, path: str, body: bytes | None, headers: dict[str, str]
+) -> tuple[int, bytes]:
+    """One request over a connection, and its answer; whatever goes wrong is an `OSError`."""
+    if isinstance(connection, HttpConnection):
+        return connection.exchange(method, path, body, headers)
+    from http.client import HTTPException
+
+    try:
+        connection.request(method, path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    except HTTPException as error:
+        raise HttpError(str(error) or type(error).__name__) from error

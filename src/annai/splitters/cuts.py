@@ -10,13 +10,15 @@ from annai.text.positions import TokenPositions
 Span = tuple[int, int]
 
 
-def token_pieces(text: str, blocks: Iterable[Span], size: int, overlap: int) -> list[tuple[int, int, int]]:
+def token_pieces(
+    text: str, blocks: Iterable[Span], size: int, overlap: int, tokens: TokenPositions | None = None
+) -> list[tuple[int, int, int]]:
     """Cut a text into overlapping pieces (start, end, tokens) of at most `size` tokens that together cover it.
 
     A block is cut only if it alone has more than `size` tokens. The overlap is at most `overlap` tokens and at most
     half of the piece before; it begins at a sentence or a line if one begins there.
     """
-    tokens = TokenPositions(text)
+    tokens = tokens or TokenPositions(text)
     size = max(size, 1)
     cuts = Cuts(text, blocks, lambda block: tokens.count(*block) <= size)
     pieces: list[tuple[int, int, int]] = []

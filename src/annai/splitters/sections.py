@@ -52,8 +52,8 @@ class _SectionBuilder:
         self._parts = _parts(headings)
         # Every section begins and ends at an edge, a line's start, which no token crosses.
         self._edges = [body, *(heading.start for heading in headings), len(text)]
-        tokens = TokenPositions(text)
-        self._tokens = [tokens.index(edge) for edge in self._edges]
+        self._positions = TokenPositions(text)
+        self._tokens = [self._positions.index(edge) for edge in self._edges]
 
     def build(self) -> list[Section]:
         self._add(None, self._root())
@@ -109,7 +109,8 @@ class _SectionBuilder:
             blocks = self._tree.blocks(start, end)
             text = self._document.text[start:end]
             size = min(self._chunking.size, self._chunking.max_tokens)
-            pieces = token_pieces(text, blocks, size, min(self._chunking.overlap, size // 2))
+            tokens = self._positions.part(start, end)
+            pieces = token_pieces(text, blocks, size, min(self._chunking.overlap, size // 2), tokens)
         leaf = self._add_section(parent, part, is_passage=len(pieces) <= 1)
         if not leaf.is_passage:
             self._tree.add_pieces(leaf, pieces)

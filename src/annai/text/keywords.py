@@ -6,7 +6,7 @@ once: most of the time of indexing would otherwise go to dictionaries of strings
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.text.fields import FIELD_NAMES, Fields
-from annai.text.tokens import CJK_SPANS, MAX_WORD_CHARACTERS, katakana_terms, normalise, word_runs, words_of_run
+from annai.text.tokens import (
+    CJK_SPANS,
+    MAX_WORD_CHARACTERS,
+    ascii_runs,
+    katakana_terms,
+    normalise,
+    word_runs,
+    words_of_run,
+)
 
 MAX_COUNT = 255
 """How often a word counts in one field at most: a count is one byte."""
@@ -52,20 +60,20 @@ def extract_keywords(fields: Fields) -> Keywords:
     return extract_all([fields])[0]
 
 
-def extract_all(passages: Sequence[Fields]) -> list[Keywords]:
-    """The words of passages, from their texts."""
+def extract_all(passages: Sequence[Fields], also: Callable[[str], object] = len) -> list[Keywords]:
+    """The words of passages, from their texts; `also` is called with each text while it is at hand."""
     found: list[Keywords] = []
     with _LOCK:
         for start in range(0, len(passages), MAX_PASSAGES):
             part = passages[start : start + MAX_PASSAGES]
             _KNOWN.forget_if_many()
-            labels: dict[str, tuple[Codes, int]] = {}
-            texts = [
-                # Most passages of a document have the same title and path.
-                labels.get(text) or labels.setdefault(text, _KNOWN.read(text))
-                for passage in part
-                for text in (passage.title, passage.headings, passage.path, passage.body)
-            ]
+            known: dict[str, tuple[Codes, int]] = {}
+            texts: list[tuple[Codes, int]] = []
+            for text in (getattr(passage, name) for passage in part for name in FIELD_NAMES):
+                if text not in known:  # most passages of a document have the same title and path
+                    known[text] = _KNOWN.read(text)
+                    also(text)
+                texts.append(known[text])
             found += _count([codes for codes, _ in texts], [length for _, length in texts])
     return found
 
@@ -81,12 +89,12 @@ def count_given_words(*fields: Sequence[str]) -> Keywords:
 def _count(texts: Sequence[Codes], lengths: Sequence[int]) -> list[Keywords]:
     """Count the words of passages; each passage has a text for every field."""
     fields = len(FIELD_NAMES)
-    cells = len(texts)
+    cells, bits = len(texts), len(texts).bit_length()
     # A word in a field of a passage is one number; sorted, equal ones are neighbours.
     places = np.repeat(np.arange(cells), [len(codes) for codes in texts])
-    found, counts = np.unique(np.concatenate(texts) * cells + places, return_counts=True)
-    codes, places = np.divmod(found, cells)
-    passages, field = np.divmod(places, fields)
+    found, counts = np.unique((np.concatenate(texts) << bits) | places, return_counts=True)
+    codes, places = found >> bits, found & ((1 << bits) - 1)
+    passages, field = places // fields, places % fields
     packed = np.minimum(counts, MAX_COUNT).astype(np.uint32) << (8 * field).astype(np.uint32)
     # The fields of a word in a passage become one number, one byte each.
     first = np.flatnonzero(_is_new(codes) | _is_new(passages))
@@ -127,7 +135,6 @@ _CHARACTER_BITS = 21
 _CJK = np.zeros(CJK_SPANS[-1][1] + 2, bool)
 for _first, _last in CJK_SPANS:
     _CJK[_first : _last + 1] = True
-_NOT_IN_ASCII_RUNS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "_+#")}
 
 
 class _KnownWords(dict[str, tuple[int, ...]]):
@@ -161,7 +168,7 @@ class _KnownWords(dict[str, tuple[int, ...]]):
     def read(self, text: str) -> tuple[Codes, int]:
         """The codes of a text's words in no order, and how many words count."""
         if text.isascii():
-            codes = self._codes(_runs(text))
+            codes = self._codes(ascii_runs(text))
             return codes, len(codes)
         text = normalise(text)
         characters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4").astype(np.int64)
@@ -171,7 +178,7 @@ class _KnownWords(dict[str, tuple[int, ...]]):
         pairs[:-1] += np.where(ends[:-1], 0, characters[1:])
         # What is not CJK, with a space in place of every run that is.
         rest = np.where(is_cjk, 32, characters)[~is_cjk | starts].astype("<u4").tobytes()
-        runs = self._codes(_runs(rest.decode("utf-32-le", "surrogatepass")))
+        runs = self._codes(word_runs(rest.decode("utf-32-le", "surrogatepass")))
         katakana = np.array([self.number(term) for term in katakana_terms(text)], np.int64)
         return np.concatenate((pairs[is_cjk], runs, katakana)), int(np.count_nonzero(is_cjk)) + len(runs)
 
@@ -183,11 +190,6 @@ class _KnownWords(dict[str, tuple[int, ...]]):
 
     def _codes(self, runs: Sequence[str]) -> Codes:
         return np.fromiter(chain.from_iterable(map(self.__getitem__, runs)), np.int64)
-
-
-def _runs(text: str) -> list[str]:
-    # For ASCII there is a way that is three times as fast.
-    return text.translate(_NOT_IN_ASCII_RUNS).split() if text.isascii() else word_runs(text)
 
 
 def _edges(inside: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -2,6 +2,7 @@
 
 from array import array
 from bisect import bisect_left
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,9 @@ class TokenPositions:
     """The starts and ends of the tokens of one text, those that `count_tokens` counts: any span is measured quickly."""
 
     def __init__(self, text: str) -> None:
-        starts, ends = _tokens(_kinds(text)) if text else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self._set(*_tokens(_kinds(text)) if text else (np.zeros(0, np.int64), np.zeros(0, np.int64)))
+
+    def _set(self, starts: Integers, ends: Integers) -> None:
         # Reading single numbers from an array is faster than from numpy.
         self.starts, self.ends = array("q", starts.tobytes()), array("q", ends.tobytes())
 
@@ -25,6 +28,13 @@ class TokenPositions:
     def count(self, start: int, end: int) -> int:
         """How many tokens begin in the span."""
         return bisect_left(self.starts, end) - bisect_left(self.starts, start)
+
+    def part(self, start: int, end: int) -> "TokenPositions":
+        """The tokens that begin in a span, at whose edges none is cut; positions count from its start."""
+        first, after = self.index(start), self.index(end)
+        found = object.__new__(TokenPositions)
+        found._set(*(np.array(each[first:after], np.int64) - start for each in (self.starts, self.ends)))
+        return found
 
     def index(self, position: int) -> int:
         """The index of the first token that begins at the position or after it."""
@@ -37,7 +47,8 @@ _BLANK, _LETTER, _DIGIT, _UNDERSCORE, _SINGLE = range(5)
 _LONGEST = np.array([1, MAX_TOKEN_LETTERS, MAX_TOKEN_DIGITS, 1 << 62, 1])
 """How many characters of each kind a token has at most."""
 
-_PAGE = 256
+_PAGE_BITS = 8
+_PAGE = 1 << _PAGE_BITS
 _KINDS = np.zeros(0x110000, np.uint8)
 """The kind of every character, for those pages that were needed; the others take no memory."""
 
@@ -67,11 +78,11 @@ def _kinds(text: str) -> NDArray[np.uint8]:
             _learn(np.zeros(1, np.uint32))
         return _KINDS.take(np.frombuffer(text.encode("ascii"), np.uint8))
     characters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-    _learn(characters // _PAGE)
+    _learn(characters >> _PAGE_BITS)
     return _KINDS.take(characters)
 
 
-def _learn(pages: NDArray[np.uint32]) -> None:
+def _learn(pages: NDArray[np.integer[Any]]) -> None:
     """Find out the kinds of the characters of pages that were not needed before."""
     missing = ~_KNOWN_PAGES[pages]
     for page in np.unique(pages[missing]).tolist() if missing.any() else ():

@@ -89,6 +89,8 @@ _NOT_LINE_END = re.compile(r"[^\n\r]")
 
 
 def _blank_indexed(match: re.Match[str]) -> str:
+    if match.lastgroup in _TEXT:
+        return match[0]
     is_word = match.lastgroup == "call" and not _is_alone_on_its_line(match)
     return _blank(match[0], _spans(_ARGUMENT, match[0])) if is_word else _blank_shown(match)
 

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 
 import Stemmer
@@ -39,6 +39,7 @@ KATAKANA_MARK = "\u30a0"
 """What the term of a whole katakana word begins with, so that it differs from all pairs of characters."""
 
 _WORD = re.compile(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+|[{_SYMBOLS}]")
+_NOT_IN_ASCII_RUNS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "_+#")}
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
 _FINAL_LONG_VOWEL = re.compile(rf"ー(?<=[{_KATAKANA}ー]{{2}}ー)(?![{_KATAKANA}ー])")
 _QUOTED = re.compile(r'["“”]([^"“”]+)["“”]|`([^`]+)`')
@@ -112,8 +113,16 @@ def word_runs(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+@lru_cache(maxsize=1)  # a text's words and its subwords are made one after the other
+def ascii_runs(text: str) -> list[str]:
+    """The parts of an ASCII text that words and subwords are in, in its order: several times as fast as a pattern."""
+    return text.translate(_NOT_IN_ASCII_RUNS).split()
+
+
 def words_of_run(run: str) -> list[str]:
     """The words of a part of a normalised text that ends where runs end; looked up anew each time."""
+    if run.isascii() and run.isalpha() and run[1:].islower():
+        return [_STEMMER.stemWord(run.lower()[:MAX_WORD_CHARACTERS])]
     return [word for each in _WORD.findall(run) for word in _terms(each)]
 
 
@@ -251,7 +260,13 @@ def is_cjk_text(text: str) -> bool:
 
 def normalise(text: str) -> str:
     """One form (NFKC) for the many ways to type a character, without final long vowel marks; case stays."""
-    return text if text.isascii() else _FINAL_LONG_VOWEL.sub("", unicodedata.normalize("NFKC", text))
+    return text if text.isascii() else _FINAL_LONG_VOWEL.sub("", nfkc(text))
+
+
+@lru_cache(maxsize=1)  # as above
+def nfkc(text: str) -> str:
+    """One form for the many ways to type a character."""
+    return unicodedata.normalize("NFKC", text)
 
 
 def _strip_punctuation(run: str) -> str:

@@ -1,7 +1,8 @@
 """How does an index file hold documents? Rows of texts, sections, vectors and tokens, under keys used only once."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from annai.stores.rows import (
     select_sections,
 )
 from annai.stores.sqlite.database import Database
+from annai.text.keywords import Keywords
 from annai.types import Document, ListedDocument, Statistics, StoredSection
 
 _SELECT_DOCUMENT = f"""
@@ -27,6 +29,18 @@ _SELECT_DOCUMENT = f"""
     WHERE c.name = ? AND f.path = ?
 """
 _SELECT_SECTIONS = select_sections("", "index_requests")
+
+
+class DocumentRow(NamedTuple):
+    """A document that is to be written: the number of its file, and the key of its first section."""
+
+    file: int
+    first: int
+    indexed: IndexedDocument
+
+    def keywords(self) -> Iterator[tuple[int, Keywords]]:
+        """The words of its passages, by key, in the order of the keys."""
+        return ((self.first + order, words) for order, words in sorted(self.indexed.keywords.items()))
 
 
 class Documents:
@@ -112,33 +126,40 @@ class Documents:
         )
         return Statistics(*row) if row else Statistics(0, 0, 0)
 
-    def insert(self, file: int, first: int, indexed: IndexedDocument) -> None:
-        """Write the document of a file, whose sections have the keys from `first` on."""
-        document = indexed.document
-        self._database.rows(
+    def insert(self, rows: Sequence[DocumentRow]) -> None:
+        """Write documents."""
+        self._database.insert(
             "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                file,
-                first,
-                len(indexed.sections),
-                document.title,
-                indexed.is_cjk,
-                document.format,
-                document.body_start,
-                json.dumps(document.front_matter, ensure_ascii=False),
-                document.text,
-            ),
+            [
+                (
+                    file,
+                    first,
+                    len(indexed.sections),
+                    indexed.document.title,
+                    indexed.is_cjk,
+                    indexed.document.format,
+                    indexed.document.body_start,
+                    json.dumps(indexed.document.front_matter, ensure_ascii=False),
+                    indexed.document.text,
+                )
+                for file, first, indexed in rows
+            ],
         )
         self._database.insert(
             f"INSERT INTO sections VALUES ({', '.join('?' * len(SECTION_COLUMNS))})",
-            [section_row(first, file, section) for section in indexed.sections],
+            [section_row(first, file, section) for file, first, indexed in rows for section in indexed.sections],
         )
         self._database.insert(
             "INSERT INTO vectors VALUES (?, ?)",
-            [(first + order, row.tobytes()) for order, row in enumerate(indexed.vectors.astype("<f2"))],
+            [
+                (first + order, vector.tobytes())
+                for _, first, indexed in rows
+                for order, vector in enumerate(indexed.vectors.astype("<f2"))
+            ],
         )
         self._database.insert(
-            "INSERT INTO tokens VALUES (?, ?)", [(first + order, packed) for order, packed in indexed.tokens.items()]
+            "INSERT INTO tokens VALUES (?, ?)",
+            [(first + order, packed) for _, first, indexed in rows for order, packed in indexed.tokens.items()],
         )
 
     def span(self, file: int) -> tuple[int, int] | None:

@@ -2,15 +2,16 @@
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.stores.base import IndexedDocument
+from annai.stores.base import Vectors
 from annai.stores.paths import trim_prefix
 from annai.stores.rows import SQLValue
 from annai.stores.sqlite.database import Database
+from annai.stores.sqlite.documents import DocumentRow
 from annai.stores.sqlite.passage_table import PassageRow, PassageTable
 from annai.types import Where
 
@@ -39,22 +40,25 @@ class Passages:
         self._tables: dict[_Generation, PassageTable] = {}
         self._lock = threading.Lock()
 
-    def insert(self, collection: int, document: int, first: int, indexed: IndexedDocument, signs: bytes) -> None:
-        """Write a document's passages, within a transaction; `signs` are the packed signs of their vectors, if any."""
-        orders = sorted(indexed.keywords)
-        self._database.rows(
-            f"INSERT INTO passages ({_COLUMNS}, generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                document,
-                collection,
-                first,
-                indexed.vectors.shape[1],
-                np.array(orders, "<u4").tobytes(),
-                np.array([indexed.keywords[order].length for order in orders], "<u4").tobytes(),
-                signs,
-                self._generation() + 1,
-            ),
-        )
+    def insert(self, collection: int, rows: Sequence[DocumentRow], pack: Callable[[Vectors], bytes]) -> None:
+        """Write documents' passages, within a transaction. `pack` gives what their vectors are found by."""
+        generation = self._generation() + 1
+        values = []
+        for document, first, indexed in rows:
+            orders = sorted(indexed.keywords)
+            values.append(
+                (
+                    document,
+                    collection,
+                    first,
+                    indexed.vectors.shape[1],
+                    np.array(orders, "<u4").tobytes(),
+                    np.array([indexed.keywords[order].length for order in orders], "<u4").tobytes(),
+                    pack(indexed.vectors[orders]),
+                    generation,
+                )
+            )
+        self._database.insert(f"INSERT INTO passages ({_COLUMNS}, generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def delete(self, document: int, first: int, past: int) -> None:
         """Delete a document's passages, within a transaction."""

@@ -52,28 +52,36 @@ class SqliteRequests(Requests):
         return sorted((Request(*row) for row in rows), key=lambda request: request.id)
 
     def finish(self, results: Sequence[RequestResult]) -> None:
-        """One row each."""
+        """One row each, in one go."""
+        now = timestamp()
         with self._database.writing():
-            for result in results:
-                again = result.status == "pending" and not self._database.number(
-                    """SELECT 1 FROM index_requests n JOIN index_requests o USING (collection, path)
-                    WHERE o.id = ? AND n.status = 'pending'""",
-                    (result.id,),
-                )
-                status = result.status if again or result.status != "pending" else "skipped"
-                self._database.rows(
-                    """UPDATE index_requests SET status = ?, completed_at = ?, error = ?, hash = ?, due_at = ?,
-                    attempts = attempts + ? WHERE id = ? AND status = 'processing'""",
+            again = {result.id for result in results if result.status == "pending" and not self._is_queued(result.id)}
+            self._database.insert(
+                """UPDATE index_requests SET status = ?, completed_at = ?, error = ?, hash = ?, due_at = ?,
+                attempts = attempts + ? WHERE id = ? AND status = 'processing'""",
+                [
                     (
-                        status,
-                        "" if again else timestamp(),
+                        result.status if result.status != "pending" or result.id in again else "skipped",
+                        "" if result.id in again else now,
                         result.error,
                         result.hash,
-                        timestamp(result.pause),
+                        timestamp(result.pause) if result.pause else now,
                         result.status == "pending",
                         result.id,
-                    ),
-                )
+                    )
+                    for result in results
+                ],
+            )
+
+    def _is_queued(self, number: int) -> bool:
+        """Whether the path of a request was queued again."""
+        return bool(
+            self._database.number(
+                """SELECT 1 FROM index_requests n JOIN index_requests o USING (collection, path)
+                WHERE o.id = ? AND n.status = 'pending'""",
+                (number,),
+            )
+        )
 
     def recover(self, *, died: bool = True) -> int:
         """Skip those whose path was queued again; the others are pending again."""

@@ -28,7 +28,15 @@ class SignIndex(VectorIndex):
     @contextmanager
     def adding(self, _collection: str, _documents: Sequence[IndexedDocument], /) -> Iterator[TakeKeys]:
         """The next keys; writing the sections takes them."""
-        yield lambda _count: self._file.documents.last_key() + 1
+        following = 0
+
+        def take(count: int) -> int:
+            nonlocal following
+            first = following or self._file.documents.last_key() + 1
+            following = first + count
+            return first
+
+        yield take
 
     def pack(self, vectors: Vectors, /) -> bytes:
         """The sign bits."""

@@ -11,14 +11,13 @@ from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors
 from annai.stores.scores import top_scores
 from annai.stores.sqlite.collections import Collections
 from annai.stores.sqlite.database import Database, make_index_folder
-from annai.stores.sqlite.documents import Documents
+from annai.stores.sqlite.documents import DocumentRow, Documents
 from annai.stores.sqlite.passages import Passages
 from annai.stores.sqlite.postings import Postings
 from annai.stores.sqlite.requests import SqliteRequests
-from annai.stores.sqlite.search_index import IndexFile, TakeKeys, VectorIndex, WordIndex, candidate_count
+from annai.stores.sqlite.search_index import IndexFile, VectorIndex, WordIndex, candidate_count
 from annai.stores.sqlite.sign_index import SignIndex
 from annai.text.fields import FieldWeights
-from annai.text.keywords import Keywords
 from annai.types import Collection, Document, FileState, ListedDocument, Statistics, StoredSection, Where
 
 MakeIndexes = Callable[[IndexFile], tuple[VectorIndex, WordIndex]]
@@ -123,16 +122,18 @@ class SqliteStore(Store):
                 file = self._collections.file(number, path)
                 self._delete_document(file)
                 self._collections.delete_file(file)
-            words: dict[int, Keywords] = {}
+            rows: list[DocumentRow] = []
             for indexed in documents:
                 file = self._collections.save_state(number, indexed.document.state)
                 self._delete_document(file)
-                words |= self._insert_document(number, file, indexed, take_keys)
+                rows.append(DocumentRow(file, take_keys(len(indexed.sections)), indexed))
+            self._documents.insert(rows)
+            self._passages.insert(number, rows, self._vectors.pack)
             for state in states:
                 file = self._collections.save_state(number, state)
                 if state.problem and state.problem.kind == "skipped":
                     self._delete_document(file)
-            self._words.add(words)
+            self._words.add({key: words for row in rows for key, words in row.keywords()})
             if documents or removed or states:
                 self._passages.advance()
 
@@ -209,16 +210,6 @@ class SqliteStore(Store):
         """Close the file, and what is beside it."""
         self._vectors.close()
         self._database.close()
-
-    def _insert_document(
-        self, collection: int, file: int, indexed: IndexedDocument, take_keys: TakeKeys
-    ) -> dict[int, Keywords]:
-        """Write everything but the words, which are returned by the keys of their passages."""
-        first = take_keys(len(indexed.sections))
-        self._documents.insert(file, first, indexed)
-        signs = self._vectors.pack(indexed.vectors[sorted(indexed.keywords)])
-        self._passages.insert(collection, file, first, indexed, signs)
-        return {first + order: words for order, words in indexed.keywords.items()}
 
     def _delete_document(self, file: int) -> None:
         span = self._documents.span(file)
