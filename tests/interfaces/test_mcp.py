@@ -213,11 +213,11 @@ def test_the_list_of_tools_costs_few_tokens(agent: Agent) -> None:
 
 
 def test_a_search_goes_on_where_the_last_one_ended(agent: Agent) -> None:
-    first = agent.call("search", query="配達", limit=8)
-    assert first.structured_content["next_offset"] == 8
-    assert text(first).endswith("Note: More results: `offset` 8.")
-    second = agent.call("search", query="配達", limit=4, offset=8)
-    assert text(second).startswith("Results 9–12 of 12\n\n### 9. ")
+    first = agent.call("search", query="配達", limit=4)
+    assert first.structured_content["next_offset"] == 4
+    assert text(first).endswith("Note: More results: `offset` 4.")
+    second = agent.call("search", query="配達", limit=8, offset=4)
+    assert text(second).startswith("Results 5–12 of 12\n\n### 5. ")
     seen = [row["path"] for each in (first, second) for row in each.structured_content["results"]]
     assert len({*seen}) == 12
     beyond = agent.call("search", query="配達", offset=500)

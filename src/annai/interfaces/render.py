@@ -80,7 +80,6 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
     With `explain`, also why each was found; with `marks`, which spans of what is shown the question names.
     """
     results = []
-    question = asked(searched_text(answer)) if marks else None
     for hit in answer.results:
         values = asdict(hit)
         if not hit.more:
@@ -88,11 +87,9 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
         values = {name: values[name] for name in ("id", "collection", "path", "file")} | values
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
-        if question:
-            shown = {"preview": hit.preview, "breadcrumbs": hit.breadcrumbs, "file": hit.file}
-            values["breadcrumbs"] = hit.breadcrumbs
-            values["marks"] = {name: matching_spans(text, question) for name, text in shown.items()}
         results.append(values)
+    if marks:
+        _add_marks(answer, results)
     names = ("note", "corrected", "expanded", "excluded", "unmatched")
     notes = {name: value for name in names if (value := getattr(answer, name))}
     return {
@@ -103,6 +100,18 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
         **notes,
         "results": results,
     }
+
+
+def _add_marks(answer: Answer, results: list[dict[str, object]]) -> None:
+    """Say of each result which spans of its preview, breadcrumbs and file the question names."""
+    from annai.asking.meant import searched_text  # only the page asks for them
+    from annai.text.matches import asked, matching_spans
+
+    question = asked(searched_text(answer))
+    for hit, values in zip(answer.results, results, strict=True):
+        shown = {"preview": hit.preview, "breadcrumbs": hit.breadcrumbs, "file": hit.file}
+        values["breadcrumbs"] = hit.breadcrumbs
+        values["marks"] = {name: matching_spans(text, question) for name, text in shown.items()}
 
 
 def correction_lines(answer: Answer) -> list[str]:
