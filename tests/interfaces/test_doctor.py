@@ -189,6 +189,15 @@ def test_all_is_well_with_a_sound_project(sound: Annai) -> None:
     ]
 
 
+def test_folders_that_are_ignored_are_named_with_the_rule(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_mcp", no_mcp)
+    (project / "drafts").mkdir()
+    (project / "drafts" / "b.md").write_text("# B")
+    (project / ".gitignore").write_text("drafts/\n")
+    texts = [each.text for each in examine(docs_dir=project) if each.check == "Files"]
+    assert any("drafts/" in each and ".gitignore:1" in each for each in texts), texts
+
+
 def test_the_exit_status_is_1_if_something_fails(sound: Annai) -> None:
     (sound.folder / "annai.toml").write_text("[search")
     told = sound("doctor", code=1).stdout

@@ -22,6 +22,7 @@ from annai import __version__
 from annai.config import Config, FoundSettings, find_settings, load_config
 from annai.engine import Engine
 from annai.errors import AnnaiError, ConfigError
+from annai.files.omission import why_omitted
 from annai.models.extras import error_summary
 from annai.serving import pidfile
 from annai.text.escapes import escape_line
@@ -40,6 +41,7 @@ STALE_HOURS = 1.0
 MCP_SECONDS = 60.0
 
 MAX_FAULTS = 3
+MAX_FOLDERS = 50
 
 EXTRAS = {
     "local": "sentence_transformers",
@@ -263,8 +265,18 @@ def _files(engine: Engine) -> Found:
         else:
             fix = "`annai status` says why." if left_out else ""
             yield "ok", f"{name}: {indexed:,} documents" + (f", {left_out:,} left out" if left_out else ""), fix
+        if ignored := _ignored_folders(engine.config, source):
+            yield "ok", f"{name}: ignored are {'; '.join(ignored)}", ""
     if not status.searched:
         yield "warn", "every collection is disabled", "`annai collection enable -n NAME`."
+
+
+def _ignored_folders(config: Config, source: Path) -> list[str]:
+    """The folders directly in a collection's that are not looked into, and why."""
+    folders = sorted(each.name for each in source.iterdir() if each.is_dir() and not each.name.startswith("."))
+    reasons = ((name, why_omitted(source, config.files, name)) for name in folders[:MAX_FOLDERS])
+    # A folder in which there is nothing to index is not ignored.
+    return [f"{name}/ ({reason})" for name, reason in reasons if "excludes" in reason]
 
 
 def _model(engine: Engine) -> Found:
