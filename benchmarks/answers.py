@@ -18,11 +18,11 @@ from time import perf_counter
 
 from stores import server_url
 
+from annai.answers import Query, Where
 from annai.config import load_config, override
 from annai.engine import Engine
 from annai.searching.search import search
 from annai.stores.base import Store, load_store
-from annai.types import Query, Where
 from annai.upkeep.maintenance import migrate
 
 ENGINES = ("lancedb", "chroma", "postgres", "qdrant")

@@ -30,10 +30,10 @@ from typing import get_args
 import apsw
 import psutil
 
+from annai.answers import Mode
 from annai.config import STATE_FOLDER, load_config
 from annai.engine import Engine
 from annai.errors import AnnaiError
-from annai.types import Mode
 from annai.upkeep import maintenance
 
 MARK = "ANNAI_CHAOS"

@@ -25,9 +25,9 @@ from time import perf_counter
 
 import apsw
 
+from annai.answers import Query
 from annai.config import Config, load_config
 from annai.engine import Engine
-from annai.types import Query
 
 COLD_RUNS, UPDATE_RUNS, WARM_QUERIES, INDEX_RUNS = 15, 15, 400, 3
 

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from ranking import open_indexed
 
+from annai.answers import Answer, Hit, Query
 from annai.engine import Engine
 from annai.interfaces.render import print_answer
 from annai.searching.evaluation import read_questions
-from annai.types import Answer, Hit, Query
 from model.corpus import eval_folder
 
 PREVIEW_MARK = "  │ "

@@ -20,10 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from annai.answers import Mode
 from annai.config import load_config, override
 from annai.engine import Engine
 from annai.searching.evaluation import Judgements, Measures, Question, evaluate, read_judgements, read_questions
-from annai.types import Mode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from model.corpus import corpus_names, eval_folder, write_files

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import cast
 from unittest.mock import patch
 
+from annai.answers import Mode
 from annai.asking import meant
 from annai.config import load_config, override
 from annai.engine import Engine
 from annai.searching import passages, ranking
 from annai.searching.evaluation import evaluate, read_judgements, read_questions
-from annai.types import Mode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from model.corpus import corpus_names, eval_folder, write_files

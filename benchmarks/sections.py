@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ranking import open_indexed
 
+from annai.answers import Query
 from annai.asking.exclusion import Exclusions
 from annai.asking.meant import understand
 from annai.engine import Engine
@@ -33,7 +34,7 @@ from annai.searching.evaluation import RANK_CUTOFF, read_judgements
 from annai.searching.ranking import KEYWORD_WEIGHT, PHRASE_WEIGHT, Candidates
 from annai.searching.results import ancestors
 from annai.stores.base import Store
-from annai.types import Query, Section
+from annai.types import Section
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from model.corpus import eval_folder

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import psutil
 
+from annai.answers import Query
 from annai.config import load_config
 from annai.serving.client import Client
 from annai.serving.pidfile import running
-from annai.types import Query
 
 SEARCH_PAUSE = 0.02
 """Seconds between two searches of the one client that asks during the burst."""

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from ranking import open_indexed
 
+from annai.answers import Answer, Hit
 from annai.engine import Engine
 from annai.searching.evaluation import Judgements, Question, normalize_path, read_judgements, read_questions
-from annai.types import Answer, Hit
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from model.corpus import eval_folder

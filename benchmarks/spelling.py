@@ -24,12 +24,12 @@ from time import perf_counter
 
 from ranking import open_indexed, patched
 
+from annai.answers import Where
 from annai.asking.spelling import apply_corrections, correctable_words, find_corrections
 from annai.engine import Engine
 from annai.searching.evaluation import Question, evaluate, read_judgements, read_questions
 from annai.stores.base import Store
 from annai.text.tokens import normalise
-from annai.types import Where
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from model.corpus import corpus_names, eval_folder

@@ -33,6 +33,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from annai.answers import Query, Where
 from annai.config import Config
 from annai.embedders.base import load_embedder
 from annai.embedders.packing import pack_tokens
@@ -43,7 +44,7 @@ from annai.stores.base import IndexedDocument, Store, load_store
 from annai.text.fields import Fields
 from annai.text.keywords import count_given_words
 from annai.text.tokens import words
-from annai.types import Collection, Document, FileState, Query, Section, Where
+from annai.types import Collection, Document, FileState, Section
 
 ENGINES = ("sqlite", "lancedb", "chroma", "postgres", "qdrant")
 SETS = ("docs_en", "docs_ja", "docs_ray")

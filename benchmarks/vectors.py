@@ -25,12 +25,13 @@ import numpy as np
 import sqlite_vec
 from numpy.typing import NDArray
 
+from annai.answers import Where
 from annai.embedders.base import load_embedder
 from annai.settings import Embedding
 from annai.stores.base import IndexedDocument
 from annai.stores.sqlite.store import SqliteStore
 from annai.text.keywords import count_given_words
-from annai.types import Collection, Document, FileState, Section, Where
+from annai.types import Collection, Document, FileState, Section
 
 Vectors = NDArray[np.float32]
 Search = Callable[[Vectors], list[int]]

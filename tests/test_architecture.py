@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "annai"
 
 LEVELS = (
     ("types", "errors"),
+    ("answers",),
     ("values", "project", "text", "timer"),
     ("settings", "trust"),
     ("config",),

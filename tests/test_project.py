@@ -14,6 +14,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from annai.answers import Query, Where
 from annai.engine import Engine
 from annai.errors import (
     AnnaiError,
@@ -28,7 +29,6 @@ from annai.interfaces.http import Application
 from annai.interfaces.rpc import Service
 from annai.project import Progress, Project
 from annai.serving.client import Client
-from annai.types import Query, Where
 from tests.conftest import quick_config
 from tests.loopback import served
 

@@ -12,11 +12,11 @@ import pytest
 
 import annai
 from annai import errors
+from annai.answers import Answer, Freshness, Hit
 from annai.engine import Engine
 from annai.interfaces.http import Application
 from annai.interfaces.rpc import Service
 from annai.serving.client import Client
-from annai.types import Answer, Freshness, Hit
 from tests.conftest import EXAMPLES
 from tests.loopback import served
 

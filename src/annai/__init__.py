@@ -12,6 +12,7 @@ Names are loaded when they are first used, so that importing the package costs n
 TYPE_CHECKING = False  # type checkers know the name; importing it from typing takes ten milliseconds
 
 if TYPE_CHECKING:
+    from annai.answers import Answer, Freshness, Hit, Query, Reasons, Where
     from annai.errors import (
         AnnaiError,
         CollectionError,
@@ -34,20 +35,7 @@ if TYPE_CHECKING:
     )
     from annai.opening import open  # noqa: A004 - `annai.open`, as gzip.open
     from annai.project import Project
-    from annai.types import (
-        Answer,
-        Collection,
-        Document,
-        Freshness,
-        Hit,
-        ImportSummary,
-        Query,
-        Reasons,
-        Section,
-        Selection,
-        Status,
-        Where,
-    )
+    from annai.types import Collection, Document, ImportSummary, Section, Selection, Status
 
 __version__ = "0.1.0"
 
@@ -92,7 +80,7 @@ if not TYPE_CHECKING:  # type checkers have the imports above, and then know a n
         """Load a public name when it is first used."""
         from importlib import import_module
 
-        for home in ("types", "errors", "project", "opening") if name in __all__ else ():
+        for home in ("types", "answers", "errors", "project", "opening") if name in __all__ else ():
             module = import_module(f"annai.{home}")
             if hasattr(module, name):
                 return globals().setdefault(name, getattr(module, name))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Unpack
 
 from annai import collection as collections
+from annai.answers import Answer, Freshness, Query, QueryOptions, Where
 from annai.asking.filters import Filters
 from annai.asking.query import check_query, make_query
 from annai.asking.references import Part, find_parts, locate
@@ -39,23 +40,18 @@ from annai.settings import Embedding
 from annai.stores.base import STAGING_SUFFIX, Store, load_store
 from annai.types import (
     IMPLICIT_COLLECTION,
-    Answer,
     Collection,
     CollectionStatus,
     Document,
     FileState,
     FolderEntry,
-    Freshness,
     ImportMode,
     ImportSummary,
     Listing,
-    Query,
-    QueryOptions,
     Request,
     RequestStatus,
     Selection,
     Status,
-    Where,
 )
 
 SEARCH_WAIT_SECONDS = 2.0

@@ -11,16 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeVar, Unpack
 
+from annai.answers import Answer, Freshness, Query, QueryOptions
 from annai.types import (
-    Answer,
     Collection,
     FolderEntry,
-    Freshness,
     ImportMode,
     ImportSummary,
     Listing,
-    Query,
-    QueryOptions,
     Request,
     RequestStatus,
     Selection,

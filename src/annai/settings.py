@@ -7,7 +7,7 @@ import json
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast
 
-from annai.types import Content, Mode
+from annai.answers import Content, Mode
 from annai.values import Limits, choices
 
 T = TypeVar("T")

@@ -1,23 +1,17 @@
 """What are the things annai talks about? Frozen values, and nothing that does I/O."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
 
 Format = Literal["markdown", "rst", "text"]
-Mode = Literal["hybrid", "vector", "keyword"]
-Sort = Literal["score", "depth", "path"]
-Content = Literal["passage", "section", "document", "none"]
-IndexStatus = Literal["latest", "updating", "outdated"]
 ImportMode = Literal["new", "replace", "update"]
 RequestStatus = Literal["pending", "processing", "completed", "failed", "skipped"]
 FileCondition = Literal["latest", "waiting", "failed", "skipped"]
 """How a file stands in the index: as it is on disk, about to be indexed, in trouble, or left out."""
 
-PREVIEW_LINES = 3
-"""Lines of about 100 columns in each preview."""
 
 IMPLICIT_COLLECTION = "root"
 """The name of the one collection of a project that has none registered: the project's root itself."""
@@ -205,207 +199,6 @@ class StoredSection:
     def id(self) -> str:
         """The public name of the section; it stays the same while the document's outline does."""
         return section_id(self.collection, self.path, self.section)
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Which documents a search looks at; empty means no restriction."""
-
-    collections: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-    """Path prefixes, at folder or file boundaries: `docs/api` holds `docs/api/a.md` and not `docs/apis.md`.
-
-    A query may also have absolute paths and globs here; a store gets neither (`searching.filters`).
-    """
-    excludes: tuple[str, ...] = ()
-    documents: tuple[str, ...] | None = None
-    """Only documents of exactly these paths; None for no restriction. It is what a glob became: users do not set it."""
-    clean_only: bool = False
-    """Leave out documents whose file failed, or for which a request waits, since they were indexed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A question with its options."""
-
-    text: str
-    limit: int = 5
-    offset: int = 0
-    """How many of the best results to leave out: those that were seen before."""
-    per_document: int = 1
-    """How many sections of one document may be results of their own; 0 is no limit."""
-    where: Where = field(default_factory=Where)
-    depths: tuple[int, ...] = ()
-    mode: Mode = "hybrid"
-    sort: Sort = "score"
-    content: Content = "section"
-    preview_lines: int = PREVIEW_LINES
-
-    @property
-    def end(self) -> int:
-        """The rank of the last result to show."""
-        return self.offset + self.limit
-
-
-class QueryOptions(TypedDict, total=False):
-    """What may be said of a question beside its text: `Query` and its `Where`, as keyword arguments."""
-
-    limit: int
-    offset: int
-    per_document: int
-    collections: Sequence[str]
-    paths: Sequence[str]
-    excludes: Sequence[str]
-    clean_only: bool
-    depths: Sequence[int]
-    mode: Mode
-    sort: Sort
-    content: Content
-    preview_lines: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reasons:
-    """Where a hit's score comes from."""
-
-    similarity: float = 0.0
-    """Cosine of the query's vector and the best passage's."""
-    document_similarity: float = 0.0
-    """Cosine of the query's vector and the whole document's."""
-    keywords: float = 0.0
-    """The share of the query's words, by weight, that the best passage holds, 0–1."""
-    rerank: float | None = None
-    """What the reranker gives it, 0–1; None where none looked at it."""
-    ranking: float = 0.0
-    """What it is ranked by, 0–1: it tells the results of one question apart, and means nothing by itself."""
-    parts: Mapping[str, float] = field(default_factory=dict)
-    """What adds up to that: meaning, document, words, phrase, more_words, passage, window, coverage, title, behind."""
-
-
-@dataclass(frozen=True, slots=True)
-class OtherSection:
-    """Another section of a hit's document that answers too."""
-
-    id: str
-    heading: str
-    line: int
-    """The line on which its passage that matched begins."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A document that answers a query, shown by its best section."""
-
-    id: str
-    collection: str
-    path: str
-    title: str
-    heading: str
-    heading_path: tuple[str, ...]
-    depth: int
-    section_number: tuple[int, ...]
-    start_line: int
-    end_line: int
-    start_position: int
-    end_position: int
-    token_count: int
-    score: float
-    """0–1: how likely it answers. It means the same in every language, mode and collection."""
-    content: str
-    file: str = ""
-    """Where the file is, from the project's root; `path` is its path in the collection."""
-    preview: str = ""
-    """The sentences that are closest to the question, without markup."""
-    preview_line: int = 1
-    """The line on which the preview begins."""
-    index_status: IndexStatus = "latest"
-    is_dirty: bool = False
-    passage: str = ""
-    """The text that matched best."""
-    passage_line: int = 1
-    """The line on which that text begins."""
-    more: tuple[OtherSection, ...] = ()
-    """Other sections of the document that answer too, best first."""
-    reasons: Reasons = field(default_factory=Reasons)
-
-    @property
-    def breadcrumbs(self) -> str:
-        """Where it is: the document's title, and the headings from the outermost to its own."""
-        return breadcrumbs(self.title, self.heading_path)
-
-    @property
-    def text(self) -> str:
-        """What to read of it: the content that was asked for, or the passage that matched."""
-        return self.content or self.passage
-
-
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """How closely the index follows the files."""
-
-    waiting: int = 0
-    """Files that are still being indexed."""
-    problem: str = ""
-    """Why the index could not be brought up to date, as a sentence; empty if it was."""
-
-    @property
-    def notes(self) -> list[str]:
-        """What to say of it with an answer."""
-        files = "1 file is" if self.waiting == 1 else f"{self.waiting:,} files are"
-        waiting = [f"{files} still being indexed, and results may lack them; ask again in a while."]
-        return [*(waiting if self.waiting else []), *([self.problem] if self.problem else [])]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a search returns: iterate over it for its hits, best first."""
-
-    query: str
-    took_ms: float
-    total: int
-    """How many documents match well, shown or not; of very many, only the best are counted."""
-    results: tuple[Hit, ...]
-    note: str = ""
-    """What the reader should know of how it came about: that it was not reranked, and why."""
-    corrected: Mapping[str, str] = field(default_factory=dict)
-    """Words of the query that no document holds, and what was searched for in their place."""
-    unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Paths of the query that no document is under, each with similar paths that there are."""
-    expanded: Mapping[str, str] = field(default_factory=dict)
-    """Abbreviations of the query, and what they stand for in the documents: both were searched for."""
-    excluded: tuple[str, ...] = ()
-    """Words and phrases of the query whose sections were left out: `-word`, `-"a phrase"`."""
-    freshness: Freshness = field(default_factory=Freshness)
-    """How closely the index followed the files when the question was answered."""
-    sources: Mapping[str, Path] = field(default_factory=dict)
-    """Where the files of each collection are."""
-
-    @property
-    def confident(self) -> bool:
-        """Whether any document matches well; if not, the results are only the nearest there are."""
-        return self.total > 0
-
-    def __iter__(self) -> Iterator[Hit]:
-        return iter(self.results)
-
-    def __len__(self) -> int:
-        return len(self.results)
-
-    def __getitem__(self, rank: int) -> Hit:
-        return self.results[rank]
-
-    def _repr_html_(self) -> str:
-        """A small table, for notebooks."""
-        from html import escape  # only notebooks ask for it
-
-        def cells(tag: str, *values: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{escape(value)}</{tag}>" for value in values) + "</tr>"
-
-        rows = [
-            cells("td", f"{hit.score:.2f}", f"{hit.path}:{hit.preview_line}", hit.breadcrumbs, hit.preview)
-            for hit in self.results
-        ]
-        return f"<table>{cells('th', 'score', 'file', 'section', 'text')}{''.join(rows)}</table>"
 
 
 @dataclass(frozen=True, slots=True)

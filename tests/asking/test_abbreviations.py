@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from annai.answers import Mode, Query, Where
 from annai.asking.abbreviations import apply_expansions, find_expansions
 from annai.config import load_config, override
 from annai.engine import Engine
-from annai.types import Mode, Query, Where
 from tests.conftest import Annai
 
 Write = Callable[[str, str], Path]

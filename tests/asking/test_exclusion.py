@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from annai.answers import Answer, Mode, Query, Where
 from annai.asking.exclusion import find_exclusions, strip_exclusions
 from annai.config import load_config, override
 from annai.engine import Engine
-from annai.types import Answer, Mode, Query, Where
 from tests.conftest import Annai
 
 Write = Callable[[str, str], Path]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from annai.answers import Mode, Query, Where
 from annai.asking.spelling import apply_corrections, find_corrections
 from annai.config import load_config
 from annai.engine import Engine
-from annai.types import Mode, Query, Where
 from tests.conftest import Annai
 
 Write = Callable[[str, str], Path]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annai.answers import Query, Where
 from annai.config import Config, load_config, override
 from annai.embedders.base import Embedder, Kind, Vectors, load_embedder
 from annai.embedders.cache import VectorCache
@@ -22,7 +23,6 @@ from annai.models.catalog import MODELS, known_model
 from annai.models.unloading import LOW_MEMORY_IDLE_SECONDS, AutoUnloaded
 from annai.models.vectors import folder_name
 from annai.settings import Embedding, Model, Pooling
-from annai.types import Query, Where
 from tests import service as services
 from tests import tiny
 from tests.conftest import trust

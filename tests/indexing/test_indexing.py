@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from annai.answers import Query
 from annai.config import override
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.engine import Engine
 from annai.errors import CollectionError, EmbedderMismatch
 from annai.indexing import indexer, preparation
 from annai.project import Done
-from annai.types import ImportSummary, Query
+from annai.types import ImportSummary
 from tests.conftest import quick_config
 
 Write = Callable[[str, str], Path]

@@ -1,5 +1,6 @@
 """Do several processes index as one does? The same index, whoever is killed; and nobody is left behind."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -61,7 +62,7 @@ def patiently(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wait(self: Processes, head: module._Task) -> module._Task | None:
         with self._changed:
-            while head.result is None and (self._running or not self._deaths) and head.deaths < 2:
+            while head.result is None and self._deaths < module.MAX_DEATHS and head.deaths < 2:
                 self._start_another()
                 self._changed.wait(0.01)
         return original(self, head) if head.result is None else None
@@ -142,8 +143,16 @@ with Engine(config) as engine:
 def test_a_script_that_protects_nothing_is_run_once(docs: Path) -> None:
     (docs / "pickle.py").write_text("print('run by mistake')")
     script = SCRIPT.format(folder=str(docs))
+    # The script imports these tests, wherever it runs.
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
     done = subprocess.run(
-        [sys.executable, "-P", "-"], input=script, cwd=docs, capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-"],
+        input=script,
+        cwd=docs,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.stdout, done.stderr) == (f"{FILES}\n", "")
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from annai.answers import Hit, Query, Where
 from annai.config import override
 from annai.embedders.base import Vectors
 from annai.embedders.hashing import HashingEmbedder
@@ -23,7 +24,7 @@ from annai.indexing.pace import Pace
 from annai.indexing.probe import KILLED_TWICE
 from annai.stores.base import RequestResult
 from annai.timer import timestamp
-from annai.types import Collection, Hit, ImportSummary, Query, Where
+from annai.types import Collection, ImportSummary
 from tests.conftest import Annai, quick_config, trust
 from tests.engines import config_for, postgres_folder, postgres_url, quick_folder
 from tests.loopback import eventually

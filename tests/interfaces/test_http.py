@@ -15,12 +15,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from annai.answers import Freshness
 from annai.engine import Engine
 from annai.interfaces import http as web
 from annai.interfaces.http import MAX_BODY_BYTES, Application
 from annai.interfaces.rpc import Service
 from annai.serving.pidfile import proof
-from annai.types import Freshness
 from tests.loopback import DEADLINE, served
 
 Write = Callable[[str, str], Path]

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from annai.answers import Answer, Hit, OtherSection, Query
 from annai.errors import AnnaiError
 from annai.interfaces.mcp.arguments import Argument, check_arguments, schema
 from annai.interfaces.mcp.budget import fit_excerpts, split_lines, truncate
@@ -15,7 +16,7 @@ from annai.interfaces.mcp.documents import split_pages
 from annai.interfaces.mcp.reports import collection_list
 from annai.interfaces.mcp.results import answer_result, fence
 from annai.text.tokens import count_tokens
-from annai.types import Answer, Collection, Hit, OtherSection, Query
+from annai.types import Collection
 
 TEXT = st.text(alphabet=st.sampled_from("あ漢ab 1.`#\n\r\u2028"), max_size=400)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from annai.answers import Answer, Query
 from annai.config import Config, override
 from annai.engine import Engine
 from annai.errors import RerankerError
 from annai.rerankers.base import Reranker, load_reranker
-from annai.types import Answer, Query
 from tests import service as services
 from tests import tiny
 from tests.conftest import Annai, quick_config, trust

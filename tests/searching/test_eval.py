@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annai.answers import Answer, Hit, Query
 from annai.config import Config, load_config
 from annai.searching.evaluation import Question, evaluate
 from annai.stores.base import load_store
-from annai.types import Answer, Hit, Query
 from tests.conftest import Annai, trust
 from tests.engines import DURABLE, config_for, postgres_folder, postgres_url, quick_folder
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from annai.answers import Hit, Mode, Query
 from annai.config import Config, load_config, override
 from annai.engine import Engine
-from annai.types import Hit, Mode, Query
 
 Write = Callable[[str, str], Path]
 

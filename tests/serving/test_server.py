@@ -19,6 +19,7 @@ import psutil
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from annai.answers import Query
 from annai.config import load_config
 from annai.engine import Engine
 from annai.errors import ServerError
@@ -27,7 +28,6 @@ from annai.interfaces.rpc import Service
 from annai.serving import daemon
 from annai.serving.client import Client
 from annai.serving.pidfile import SAME_SECONDS, ServerRecord, publish, read_record, read_token, running
-from annai.types import Query
 from tests.conftest import Annai, results, trust
 from tests.loopback import eventually, served
 

@@ -7,18 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annai.answers import Answer, Hit, Query
 from annai.errors import QueryError
 from annai.serving.wire import from_json, plain, to_json
 from annai.types import (
-    Answer,
     Collection,
     Document,
     FileState,
-    Hit,
     ImportSummary,
     Outline,
     Problem,
-    Query,
     Request,
     Section,
     Selection,

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from annai.answers import Where
 from annai.errors import StoreError
 from annai.stores.base import LONGEST_PAUSE_SECONDS, IndexedDocument, RequestResult, Store
 from annai.stores.memory import MemoryStore
 from annai.text.fields import Fields, FieldWeights
 from annai.text.keywords import count_given_words, extract_keywords
 from annai.text.tokens import katakana_term, query_words, words
-from annai.types import Collection, Document, FileState, Problem, Section, Where
+from annai.types import Collection, Document, FileState, Problem, Section
 from tests.engines import Opener, open_durable, open_store, postgres_folder, postgres_url, quick_folder
 
 __all__ = ["open_durable", "open_store", "postgres_folder", "postgres_url", "quick_folder"]

@@ -17,6 +17,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
+from annai.answers import Query
 from annai.config import load_config, override
 from annai.engine import Engine
 from annai.errors import StoreError
@@ -24,7 +25,7 @@ from annai.serving.client import Client
 from annai.stores.postgres import graphs
 from annai.stores.postgres.store import PostgresStore
 from annai.stores.sidecar.neighbours import redact_url
-from annai.types import Collection, Query
+from annai.types import Collection
 from tests.conftest import Annai, trust
 from tests.engines import ENGINES, config_for, postgres_folder, postgres_url, quick_folder
 from tests.loopback import eventually

@@ -9,12 +9,13 @@ import sqlite_vec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from annai.answers import Where
 from annai.embedders.base import load_embedder
 from annai.settings import Embedding
 from annai.stores.base import Store
 from annai.stores.sqlite.store import SqliteStore
 from annai.text.fields import FIELD_WEIGHTS
-from annai.types import Collection, Where
+from annai.types import Collection
 from tests.conftest import EXAMPLES
 from tests.stores.test_contract import indexed
 

@@ -14,6 +14,7 @@ import numpy as np
 import psycopg
 import pytest
 
+from annai.answers import Query, Where
 from annai.config import Config, load_config
 from annai.engine import Engine
 from annai.errors import AnnaiError, NewerIndex, StoreError, StoreFull, StoreReadOnly
@@ -25,7 +26,7 @@ from annai.stores.postgres import database, graphs, postings
 from annai.stores.postgres.store import PostgresStore, open_store
 from annai.text.fields import FieldWeights
 from annai.text.tokens import query_words
-from annai.types import Collection, Query, Where
+from annai.types import Collection
 from annai.upkeep.worker import Worker
 from tests.conftest import Annai, trust
 from tests.engines import postgres_folder, postgres_url

@@ -11,13 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from annai.answers import Query
 from annai.config import load_config, override
 from annai.engine import Engine
 from annai.errors import StoreError
 from annai.serving.client import Client
 from annai.serving.pidfile import running
 from annai.stores.sqlite.store import SqliteStore
-from annai.types import Collection, Query
+from annai.types import Collection
 from tests.conftest import Annai, quick_config
 from tests.loopback import eventually
 from tests.stores.test_contract import indexed, matching_paths, nearest_paths

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from annai.answers import Query
 from annai.config import Config, override
 from annai.engine import Engine
 from annai.errors import ConfigError, StoreError
@@ -15,7 +16,6 @@ from annai.stores.sidecar.neighbours import Neighbours
 from annai.stores.sidecar.qdrant_points import QdrantPoints
 from annai.stores.sidecar.vectors import SidecarVectors
 from annai.stores.sqlite.store import SqliteStore
-from annai.types import Query
 from annai.upkeep import maintenance
 from tests.conftest import Annai, quick_config, trust
 from tests.engines import chroma_server, quick_folder

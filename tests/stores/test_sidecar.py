@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from annai.answers import Where
 from annai.config import Config
 from annai.errors import StoreError
 from annai.settings import StoreSettings
@@ -16,7 +17,7 @@ from annai.stores.sidecar.chroma import ChromaNeighbours
 from annai.stores.sidecar.lancedb import LanceNeighbours
 from annai.stores.sidecar.vectors import SidecarVectors
 from annai.stores.sqlite.store import SqliteStore
-from annai.types import Collection, Where
+from annai.types import Collection
 from annai.upkeep.maintenance import check
 from tests.engines import chroma_server, config_for, quick_folder
 from tests.stores.test_contract import indexed, matching_paths, nearest_paths, vector

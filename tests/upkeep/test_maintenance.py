@@ -14,6 +14,7 @@ from typing import Literal, cast
 import psycopg
 import pytest
 
+from annai.answers import Query
 from annai.config import Config, override
 from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
@@ -22,7 +23,7 @@ from annai.stores.base import Store, load_store
 from annai.stores.postgres.store import PostgresStore
 from annai.stores.sidecar.vectors import SidecarVectors
 from annai.stores.sqlite.store import SqliteStore
-from annai.types import Collection, Document, Query
+from annai.types import Collection, Document
 from annai.upkeep import maintenance
 from tests.conftest import EXAMPLES, Annai, quick_config
 from tests.engines import DURABLE, config_for, postgres_folder, postgres_url, quick_folder

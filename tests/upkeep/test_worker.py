@@ -13,12 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from annai.answers import Query, Where
 from annai.config import Config, load_config, override
 from annai.embedders.base import Vectors
 from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
 from annai.errors import EmbedderError, IndexBusy, NotFound
-from annai.types import ImportSummary, Query, Where
+from annai.types import ImportSummary
 from annai.upkeep.worker import Worker
 from tests.conftest import quick_config
 from tests.loopback import DEADLINE, eventually

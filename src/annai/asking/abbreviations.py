@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from annai.answers import Where
 from annai.text.fields import FIELD_WEIGHTS
 from annai.text.tokens import STOP_WORDS, query_words, unquoted, words
-from annai.types import Where
 
 if TYPE_CHECKING:  # Whoever only shows an answer needs no store.
     from annai.stores.base import PassageSearcher

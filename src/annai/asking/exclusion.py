@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
+from annai.answers import Where
 from annai.text.fields import FIELD_WEIGHTS
 from annai.text.tokens import is_cjk, phrase_score, query_words, words
-from annai.types import Document, Section, StoredSection, Where
+from annai.types import Document, Section, StoredSection
 
 if TYPE_CHECKING:  # Whoever only shows an answer needs no store.
     from annai.stores.base import PassageSearcher, Scored

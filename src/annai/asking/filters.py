@@ -5,13 +5,14 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from annai.answers import Where
 from annai.asking.addresses import is_glob
 from annai.asking.references import find_existing, similar_paths
 from annai.config import Config
 from annai.files.ignore import Patterns
 from annai.stores.base import DocumentReader
 from annai.stores.paths import is_under, path_prefixes
-from annai.types import FileState, Where
+from annai.types import FileState
 
 Named = str | frozenset[str]
 """What a filter names in a collection: a prefix (`.` is all of it), or the documents that a glob matches."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from annai import collection as collections
+from annai.answers import Where
 from annai.asking.addresses import is_glob
 from annai.asking.filters import Filters
 from annai.asking.missing import why_missing
@@ -12,7 +13,7 @@ from annai.config import Config
 from annai.errors import NotFound
 from annai.stores.base import DocumentWriter
 from annai.stores.paths import is_under
-from annai.types import IMPLICIT_COLLECTION, FileState, ListedDocument, ListedEntry, Listing, Where
+from annai.types import IMPLICIT_COLLECTION, FileState, ListedDocument, ListedEntry, Listing
 
 MAX_FLAT_DOCUMENTS = 60
 """Up to this many are listed one by one, whatever folders they are in."""

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from annai.answers import Answer, Query
 from annai.asking.abbreviations import apply_expansions, find_expansions
 from annai.asking.exclusion import find_exclusions, strip_exclusions
 from annai.asking.spelling import apply_corrections, find_corrections
 from annai.text.tokens import query_words
-from annai.types import Answer, Query
 
 if TYPE_CHECKING:  # Whoever only shows an answer needs no store.
     from annai.stores.base import PassageSearcher

@@ -2,9 +2,9 @@
 
 from typing import Unpack
 
+from annai.answers import PREVIEW_LINES, Query, QueryOptions, Where
 from annai.errors import QueryError
 from annai.settings import Search
-from annai.types import PREVIEW_LINES, Query, QueryOptions, Where
 
 MAX_QUERY_CHARACTERS = 10_000
 """More is a document, not a question."""

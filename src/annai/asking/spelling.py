@@ -13,9 +13,9 @@ from itertools import chain
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
+from annai.answers import Where
 from annai.text.fields import FIELD_NAMES, FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import STOP_WORDS, is_cjk, katakana_term, normalise, query_words, spelled_words, stems
-from annai.types import Where
 
 if TYPE_CHECKING:  # Whoever only shows an answer needs no store.
     from annai.stores.base import PassageSearcher

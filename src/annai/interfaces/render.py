@@ -8,22 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from annai.answers import PREVIEW_LINES, Answer, Hit, OtherSection
 from annai.config import Config
 from annai.interfaces.terminal import Screen, cells, echo, standard_output
 from annai.text.escapes import escape_json, escape_line
 from annai.text.width import wrap
-from annai.types import (
-    IMPLICIT_COLLECTION,
-    PREVIEW_LINES,
-    Answer,
-    Collection,
-    Hit,
-    ImportSummary,
-    OtherSection,
-    Selection,
-    Status,
-    StoredSection,
-)
+from annai.types import IMPLICIT_COLLECTION, Collection, ImportSummary, Selection, Status, StoredSection
 
 if TYPE_CHECKING:
     from annai.text.matches import Asked

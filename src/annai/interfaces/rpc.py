@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from annai.answers import PREVIEW_LINES, Content, Mode, Sort
 from annai.config import Config
 from annai.errors import AnnaiError, QueryError, ServerError
 from annai.interfaces.editor import chosen_editor, editor_command, open_window, opens_a_window
@@ -19,7 +20,7 @@ from annai.interfaces.render import answer_json, document_json, selection_json
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Done, Duration, Operation, Project
 from annai.serving.wire import from_json, plain
 from annai.trust import is_loopback
-from annai.types import PREVIEW_LINES, Content, Mode, ServerStatus, Sort
+from annai.types import ServerStatus
 from annai.values import TypeHint, decode_fields, shorten, suggest
 
 logger = logging.getLogger(__name__)

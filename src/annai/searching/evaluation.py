@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from time import perf_counter
 
+from annai.answers import Answer, Mode, Query
 from annai.errors import QueryError
-from annai.types import Answer, Mode, Query
 
 RANK_CUTOFF, RECALL_CUTOFF = 10, 5
 """How many documents nDCG and MRR count, and how many Recall counts."""

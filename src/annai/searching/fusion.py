@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from time import perf_counter
 
+from annai.answers import Answer, Hit, Query
 from annai.asking.meant import searched_text
 from annai.errors import RerankerError
 from annai.rerankers.base import Reranker
 from annai.searching.search import sort_hits
 from annai.settings import Rerank
 from annai.timer import timer
-from annai.types import Answer, Hit, Query
 
 
 def fuse(answers: Sequence[Answer]) -> Answer:

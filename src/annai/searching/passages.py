@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.answers import Mode, Reasons
 from annai.asking.exclusion import Exclusions
 from annai.asking.meant import Meant
 from annai.embedders.base import Embedder
@@ -20,7 +21,7 @@ from annai.stores.base import PassageSearcher
 from annai.text.fields import FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import exact_phrases, is_cjk, phrase_score, query_words
 from annai.timer import timer
-from annai.types import Document, Mode, Reasons, StoredSection
+from annai.types import Document, StoredSection
 
 CANDIDATES = 80
 """Passages taken from each of the two searches; 400 rank no better, 50 a little worse."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from annai.answers import Content, Hit, OtherSection, Query
 from annai.asking.exclusion import Exclusions
 from annai.searching.confidence import MIN_CONFIDENCE
 from annai.searching.passages import DocumentCache, ScoredPassage
@@ -16,7 +17,7 @@ from annai.text.fields import FIELD_NAMES, passage_fields
 from annai.text.links import link_share
 from annai.text.tokens import query_words, words
 from annai.timer import timer
-from annai.types import Content, Document, Hit, OtherSection, Query, Section, StoredSection, section_id
+from annai.types import Document, Section, StoredSection, section_id
 
 _TEXT = re.compile(r"\S")
 

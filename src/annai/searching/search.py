@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from time import perf_counter
 
+from annai.answers import Answer, Hit, Query, Sort
 from annai.asking.exclusion import Exclusions
 from annai.asking.meant import understand
 from annai.embedders.base import Embedder
@@ -12,7 +13,6 @@ from annai.searching.passages import DocumentCache, find_passages
 from annai.searching.results import credit_words, fold_into_sections, group_by_document, load_hits
 from annai.stores.base import PassageSearcher
 from annai.timer import timer
-from annai.types import Answer, Hit, Query, Sort
 
 logger = logging.getLogger(__name__)
 

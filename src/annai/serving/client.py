@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, get_type_hints
 
+from annai.answers import Answer, Freshness, Query, QueryOptions
 from annai.asking.addresses import from_here
 from annai.asking.query import query_options
 from annai.errors import AnnaiError, NotFound, ServerError
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Done, Progress, Project
 from annai.serving.connection import CALL_SECONDS, Connection
-from annai.types import Answer, Freshness, ImportSummary, Query, QueryOptions, Request, Selection, Status
+from annai.types import ImportSummary, Request, Selection, Status
 
 P = ParamSpec("P")
 T = TypeVar("T")

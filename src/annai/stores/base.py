@@ -18,6 +18,7 @@ from typing import NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.answers import Where
 from annai.config import Config
 from annai.errors import StoreError
 from annai.text.fields import FieldWeights
@@ -32,7 +33,6 @@ from annai.types import (
     Section,
     Statistics,
     StoredSection,
-    Where,
 )
 
 Vectors = NDArray[np.float32]

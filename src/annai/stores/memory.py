@@ -11,6 +11,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
+from annai.answers import Where
 from annai.config import Config
 from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors, unknown_collection
 from annai.stores.bm25 import (
@@ -28,7 +29,7 @@ from annai.stores.memory_requests import MemoryRequests
 from annai.stores.paths import is_under, path_prefixes, trim_prefix
 from annai.stores.scores import top_scores
 from annai.text.fields import FieldWeights
-from annai.types import Collection, Document, FileState, ListedDocument, Outline, Statistics, StoredSection, Where
+from annai.types import Collection, Document, FileState, ListedDocument, Outline, Statistics, StoredSection
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from annai.answers import Mode
 from annai.config import Config, override
 from annai.engine import Engine
 from annai.errors import ConfigError
@@ -20,7 +21,7 @@ from annai.opening import open_project
 from annai.project import Project
 from annai.searching.evaluation import Evaluation, QuestionResult, evaluate, read_judgements, read_questions, write_run
 from annai.settings import SECTIONS, ListFormat
-from annai.types import Collection, Mode
+from annai.types import Collection
 from annai.values import choices
 
 SAME_INDEX = frozenset({"search", "rerank"})

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from annai.answers import Freshness
 from annai.config import Config, load_config
 from annai.interfaces.cli.progress import duration, progress_bar
 from annai.interfaces.terminal import echo, is_terminal, warn
@@ -17,7 +18,6 @@ from annai.opening import open_project
 from annai.project import Confirm, Project
 from annai.settings import ListFormat
 from annai.text.escapes import LogFormatter
-from annai.types import Freshness
 from annai.values import choices
 
 Command = Callable[..., None]

@@ -2,6 +2,7 @@
 
 import click
 
+from annai.answers import PREVIEW_LINES, Content, Mode, Sort
 from annai.asking.addresses import filter_from_here
 from annai.asking.query import MAX_DEPTH, MAX_PREVIEW_LINES, MAX_RESULTS, make_query
 from annai.config import Config
@@ -10,7 +11,6 @@ from annai.interfaces.cli.progress import progress_bar
 from annai.interfaces.render import SEARCH_FORMATS, print_answer, unmatched_lines
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
-from annai.types import PREVIEW_LINES, Content, Mode, Sort
 from annai.values import choices
 
 

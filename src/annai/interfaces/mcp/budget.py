@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from annai.answers import Hit
 from annai.errors import QueryError
 from annai.text.lines import LINE_END
 from annai.text.tokens import count_tokens
-from annai.types import IMPLICIT_COLLECTION, Hit
+from annai.types import IMPLICIT_COLLECTION
 
 MAX_HEADERS_SHARE = 0.5
 """The share of a budget that may go into naming the results, rather than into their text."""

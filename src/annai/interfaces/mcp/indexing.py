@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 from typing import TypeVar
 
+from annai.answers import Freshness
 from annai.errors import AnnaiError, EmbedderMismatch, ServerError
 from annai.interfaces.mcp.access import Access
 from annai.project import Done, Progress, Project
-from annai.types import IMPLICIT_COLLECTION, Freshness, ImportSummary
+from annai.types import IMPLICIT_COLLECTION, ImportSummary
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+from annai.answers import Answer, Hit, Query
 from annai.interfaces.mcp.budget import (
     Excerpt,
     Item,
@@ -17,7 +18,6 @@ from annai.interfaces.mcp.budget import (
     hit_fields,
 )
 from annai.interfaces.render import correction_lines, result_count, unmatched_lines
-from annai.types import Answer, Hit, Query
 
 NOTE_TOKENS = 150
 """Tokens of a budget that are reserved for notes on the results as a whole, besides the answer's own notes."""

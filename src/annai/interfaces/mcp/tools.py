@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from annai.answers import Content, Mode, Sort
 from annai.asking.query import MAX_DEPTH, MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS, make_query
 from annai.config import Config
 from annai.errors import NotFound, QueryError
@@ -19,7 +20,7 @@ from annai.interfaces.mcp.reports import (
 )
 from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result, waiting_result
 from annai.interfaces.render import correction_lines, unmatched_lines
-from annai.types import IMPLICIT_COLLECTION, Collection, Content, Mode, Sort
+from annai.types import IMPLICIT_COLLECTION, Collection
 from annai.values import choices
 
 MOST_RESULTS = 50

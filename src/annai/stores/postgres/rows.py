@@ -8,11 +8,12 @@ from typing import TypeVar
 
 import numpy as np
 
+from annai.answers import Where
 from annai.stores import rows
 from annai.stores.base import Vectors
 from annai.stores.paths import trim_prefix
 from annai.stores.rows import Row, read_halves
-from annai.types import Collection, Document, FileState, Section, StoredSection, Where
+from annai.types import Collection, Document, FileState, Section, StoredSection
 
 DOCUMENT_COLUMNS = tuple(
     """id collection_id first_section section_count passages words dimension title japanese format body_start

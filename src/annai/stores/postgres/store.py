@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from annai.answers import Where
 from annai.config import Config
 from annai.errors import StoreError
 from annai.settings import StoreSettings
@@ -18,7 +19,7 @@ from annai.stores.postgres.requests import PostgresRequests
 from annai.stores.postgres.rows import text_vector, where_clause
 from annai.stores.scores import top_scores
 from annai.text.fields import FieldWeights
-from annai.types import Collection, Document, FileState, ListedDocument, Statistics, StoredSection, Where
+from annai.types import Collection, Document, FileState, ListedDocument, Statistics, StoredSection
 
 SEARCH_FACTOR, MAX_SEARCH = 2, 1_000
 """How many candidates HNSW keeps for each one asked for, and the most that pgvector allows."""

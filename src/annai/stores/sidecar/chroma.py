@@ -14,6 +14,7 @@ from chromadb.config import Settings
 from chromadb.errors import ChromaError
 from numpy.typing import NDArray
 
+from annai.answers import Where
 from annai.config import Config
 from annai.errors import StoreError, StoreFull
 from annai.settings import StoreSettings
@@ -22,7 +23,6 @@ from annai.stores.sidecar.neighbours import Neighbours, Passage, redact_url
 from annai.stores.sidecar.vectors import open_beside
 from annai.stores.sqlite.database import make_index_folder
 from annai.stores.sqlite.search_index import Span
-from annai.types import Where
 
 REMOVE_BATCH, READ_BATCH = 2_000, 10_000
 """Keys removed and read in one call."""

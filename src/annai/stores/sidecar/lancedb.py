@@ -14,6 +14,7 @@ import pyarrow as pa
 from lancedb.index import Bitmap, BTree, HnswSq
 from numpy.typing import NDArray
 
+from annai.answers import Where
 from annai.config import Config
 from annai.errors import StoreError, StoreFull
 from annai.settings import StoreSettings
@@ -23,7 +24,6 @@ from annai.stores.sidecar.neighbours import Neighbours, Passage, redact_url
 from annai.stores.sidecar.vectors import open_beside
 from annai.stores.sqlite.database import make_index_folder
 from annai.stores.sqlite.search_index import Span
-from annai.types import Where
 
 logger = logging.getLogger(__name__)
 

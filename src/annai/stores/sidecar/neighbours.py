@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.answers import Where
 from annai.stores.base import Vectors
 from annai.stores.sqlite.search_index import Span
 from annai.text.keywords import Keywords
-from annai.types import Section, Where
+from annai.types import Section
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.answers import Where
 from annai.config import Config
 from annai.stores.base import Scored, Store
 from annai.stores.bm25 import Matches, is_prefix, saturation, score, weighted_frequencies, weights_of, word_value
@@ -19,7 +20,6 @@ from annai.stores.sqlite.passage_table import PassageTable
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span, WordIndex, candidate_count
 from annai.text.fields import FieldWeights
 from annai.text.keywords import Keywords
-from annai.types import Where
 
 
 def open_store(config: Config) -> Store:

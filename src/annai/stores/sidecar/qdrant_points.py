@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
+from annai.answers import Where
 from annai.errors import StoreError, StoreFull
 from annai.settings import StoreSettings
 from annai.stores.base import Vectors
@@ -21,7 +22,6 @@ from annai.stores.paths import path_prefixes, trim_prefix
 from annai.stores.sidecar.neighbours import Neighbours, Passage
 from annai.stores.sidecar.qdrant_sparse import sparse_words
 from annai.stores.sqlite.search_index import Span
-from annai.types import Where
 
 DENSE, SPARSE = "dense", "words"
 

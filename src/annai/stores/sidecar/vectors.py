@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
+from annai.answers import Where
 from annai.config import Config
 from annai.errors import StoreError
 from annai.stores.base import IndexedDocument, Store, Vectors
@@ -30,7 +31,6 @@ from annai.stores.sqlite.search_index import IndexFile, Keys, Span, TakeKeys, Ve
 from annai.stores.sqlite.store import SqliteStore
 from annai.text.fields import passage_fields
 from annai.text.keywords import extract_keywords
-from annai.types import Where
 
 logger = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.answers import Where
 from annai.stores.base import Vectors
 from annai.stores.paths import trim_prefix
 from annai.stores.rows import SQLValue
 from annai.stores.sqlite.database import Database
 from annai.stores.sqlite.documents import DocumentRow
 from annai.stores.sqlite.passage_table import PassageRow, PassageTable
-from annai.types import Where
 
 MAX_TABLES = 3
 """Tables of the latest generations: a search that began before a write still finds its own."""

@@ -15,6 +15,7 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.answers import Where
 from annai.stores.base import Scored
 from annai.stores.bm25 import (
     FIELD_COUNTS,
@@ -34,7 +35,6 @@ from annai.stores.sqlite.passage_table import PassageTable
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span, WordIndex
 from annai.text.fields import FieldWeights
 from annai.text.keywords import Keywords
-from annai.types import Where
 
 SEGMENTS_PER_LEVEL = 8
 

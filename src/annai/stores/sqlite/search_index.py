@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.answers import Where
 from annai.stores.base import IndexedDocument, Scored, Vectors
 from annai.stores.sqlite.collections import Collections
 from annai.stores.sqlite.database import Database
@@ -19,7 +20,6 @@ from annai.stores.sqlite.documents import Documents
 from annai.stores.sqlite.passages import Passages
 from annai.text.fields import FieldWeights
 from annai.text.keywords import Keywords
-from annai.types import Where
 
 CANDIDATES_PER_RESULT, MIN_CANDIDATES = 3, 300
 """How many passages are compared in full for each one asked for, and at least (benchmarks/vectors.py)."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from annai.answers import Where
 from annai.stores.base import IndexedDocument, Vectors
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span, TakeKeys, VectorIndex
 from annai.stores.sqlite.sign_bits import pack_signs
-from annai.types import Where
 
 
 class SignIndex(VectorIndex):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from annai.answers import Where
 from annai.config import Config
 from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors
 from annai.stores.scores import top_scores
@@ -18,7 +19,7 @@ from annai.stores.sqlite.requests import SqliteRequests
 from annai.stores.sqlite.search_index import IndexFile, VectorIndex, WordIndex, candidate_count
 from annai.stores.sqlite.sign_index import SignIndex
 from annai.text.fields import FieldWeights
-from annai.types import Collection, Document, FileState, ListedDocument, Statistics, StoredSection, Where
+from annai.types import Collection, Document, FileState, ListedDocument, Statistics, StoredSection
 
 MakeIndexes = Callable[[IndexFile], tuple[VectorIndex, WordIndex]]
 """Makes what finds the passages of an index file."""
