@@ -3,7 +3,6 @@
 import dataclasses
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
@@ -14,7 +13,7 @@ from annai import collection as collections
 from annai.answers import Answer, Freshness, Query, QueryOptions, Where
 from annai.asking.filters import Filters
 from annai.asking.query import check_query, make_query
-from annai.asking.references import Part, find_parts, locate
+from annai.asking.references import find_parts, locate
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
 from annai.errors import (
@@ -22,7 +21,6 @@ from annai.errors import (
     CollectionError,
     ConfigError,
     EmbedderError,
-    IndexBusy,
     NotFound,
     QueryError,
     StoreError,
@@ -31,19 +29,18 @@ from annai.files.folders import folder_entries
 from annai.files.scanner import differs
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
-from annai.indexing.run import Run
-from annai.project import Confirm, Done, Progress, Project
+from annai.indexing.updates import POLL_SECONDS, Updates
+from annai.project import Confirm, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
 from annai.searching.fusion import fuse, limit_and_sort, rerank
 from annai.searching.search import search
 from annai.settings import Embedding
-from annai.stores.base import STAGING_SUFFIX, Store, load_store
+from annai.stores.base import Store, load_store
 from annai.types import (
     IMPLICIT_COLLECTION,
     Collection,
     CollectionStatus,
     Document,
-    FileState,
     FolderEntry,
     ImportMode,
     ImportSummary,
@@ -56,11 +53,6 @@ from annai.types import (
 
 SEARCH_WAIT_SECONDS = 2.0
 """How long a search waits for files that another process, or this server's worker, is indexing."""
-
-IMPORT_WAIT_SECONDS = 30.0
-"""How long an import waits for another process that is indexing."""
-
-POLL_SECONDS = 0.02
 
 MOST_REQUESTS = 1000
 """Lines of the queue that one call returns."""
@@ -86,7 +78,7 @@ class Engine(Project):
         self.worker_problem = ""
         """Why that worker cannot index now, as a sentence: its embedder is down, say."""
         self._queued = 0
-        self._delete_abandoned()
+        self._updates.delete_abandoned()
 
     def _lock(self, kind: str) -> IndexLock:
         path = self.config.database_path
@@ -125,6 +117,10 @@ class Engine(Project):
     @cached_property
     def _indexer(self) -> Indexer:
         return Indexer(self.store, self.embedder_of, self.config)
+
+    @cached_property
+    def _updates(self) -> Updates:
+        return Updates(self.store, self.config, self._indexer, self.lock)
 
     # Collections
 
@@ -176,9 +172,8 @@ class Engine(Project):
                 "`-m update` brings it up to date, `-m replace` rebuilds it."
             )
         if mode == "replace":
-            with self._index_lock(), Run(self.config, progress) as run:
-                return _summary(self._indexer.replace(collection, run), run.done)
-        return self._update([(collection, None)], progress=progress)
+            return self._updates.replace(collection, progress)
+        return self._updates.update([(collection, None)], progress=progress)
 
     def rebuild(
         self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
@@ -186,8 +181,10 @@ class Engine(Project):
         """Index again what lies under these paths, and wait until it is done."""
         parts = find_parts(self.store, self.config, paths)
         if not paths:
-            return self._update(parts, force=force, progress=progress)
-        summaries = [self._update_first(*part, force=force, progress=progress) for part in parts]
+            return self._updates.update(parts, force=force, progress=progress)
+        summaries = [
+            self._updates.update_first(*part, force=force, progress=progress, wake=self._wake_worker) for part in parts
+        ]
         return ImportSummary(*map(sum, zip(*map(dataclasses.astuple, summaries), strict=True)))
 
     def request_index(self, path: str, force: bool = False) -> list[Request]:
@@ -263,108 +260,15 @@ class Engine(Project):
 
         If another process or thread is indexing, wait this many seconds for it.
         """
-        with Run(self.config, progress, stop) as run:
-            return self._process_queue(run, timeout)
-
-    def _process_queue(self, run: Run, timeout: float) -> Outcomes:
-        outcomes: Outcomes = Counter()
-        deadline, due = time.monotonic() + timeout, 0
-        here = collections.here(self.store, self.config)
-        # Counting what is due takes the longer the more is: it is counted again when what was counted is done.
-        while not run.should_stop() and (due > 0 or (due := self.store.requests.due(here))):
-            run.expect(outcomes.total(), outcomes.total() + due)
-            with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
-                done = self._step(run) if mine else None
-            outcomes += done or Counter()
-            due = due - done.total() if done else 0
-            if not mine or (done is None and self.store.shared):
-                if time.monotonic() >= deadline:
-                    break
-                time.sleep(POLL_SECONDS if mine else 0)
-        if run.total:
-            run.expect(run.total, run.total)
-        run.check()
-        self._indexer.log_times()
-        return outcomes
-
-    def _step(self, run: Run) -> Outcomes | None:
-        """Index the oldest requests; if there are none, requeue what a process that died left unfinished."""
-        outcomes = self._indexer.step(run)
-        if outcomes is None:
-            self.store.requests.recover()
-            self.store.delete_abandoned()
-        return outcomes
-
-    def _delete_abandoned(self) -> None:
-        """Delete what a process that died was building, unless somebody is indexing."""
-        if not self.read_only and any(each.name.endswith(STAGING_SUFFIX) for each in self.store.collections()):
-            with self.lock.exclusive() as mine:
-                if mine:
-                    self.store.delete_abandoned()
+        return self._updates.process(timeout=timeout, progress=progress, stop=stop)
 
     def alone(self) -> AbstractContextManager[None]:
         """A block within which nobody else indexes; raises `IndexBusy` if another process does not finish in time."""
-        return self._index_lock()
+        return self._updates.alone()
 
     def restore(self, name: str, document: Document) -> None:
         """Index a document once more from the text that the index itself holds."""
         self._indexer.restore(collections.find(self.store, self.config, name), document)
-
-    @contextmanager
-    def _index_lock(self) -> Iterator[None]:
-        """Hold the index lock within the block."""
-        with self.lock.exclusive(timeout=IMPORT_WAIT_SECONDS) as mine:
-            if not mine:
-                raise IndexBusy("Another process is indexing this project; try again when it has finished.")
-            self.store.delete_abandoned()
-            yield
-
-    def _update(
-        self,
-        parts: Sequence[Part],
-        *,
-        force: bool = False,
-        progress: Progress | None = None,
-    ) -> ImportSummary:
-        """Queue what changed in parts of collections, and index it while nobody else does."""
-        with self._index_lock(), Run(self.config, progress) as run:
-            unchanged = 0
-            for collection, only in parts:
-                unchanged += self._indexer.request(collection, only, force=force)[1]
-            outcomes = self._process_queue(run, IMPORT_WAIT_SECONDS)
-        return _summary(outcomes, run.done, unchanged)
-
-    def _update_first(
-        self, collection: Collection, only: Sequence[str] | None, *, force: bool, progress: Progress | None
-    ) -> ImportSummary:
-        """Index what changed under some paths before all else that waits, here or in the process that is indexing."""
-        before = self.store.states(collection.name, only)
-        numbers, unchanged = self._indexer.request(collection, only, force=force, first=True)
-        self._wake_worker()
-        attempts = {each.id: each.attempts for each in self.store.requests.get(numbers)}
-
-        def count_open() -> int:
-            return sum(_is_open(each, attempts[each.id]) for each in self.store.requests.get(numbers))
-
-        deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, len(numbers)
-        with Run(self.config, stop=lambda: not count_open()) as run:
-            while count := count_open():
-                if progress:
-                    progress(Done(len(numbers) - count, len(numbers)))
-                with self.lock.exclusive(timeout=POLL_SECONDS) as mine:
-                    done = self._step(run) if mine else None
-                if done or count < fewest:
-                    deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, count
-                elif time.monotonic() > deadline:
-                    raise IndexBusy("Another process is indexing this project; try again when it has finished.")
-                else:
-                    # Asking for many takes longer.
-                    time.sleep(POLL_SECONDS * (1 + len(numbers) / 100))
-        outcomes = Counter({"unchanged": unchanged})
-        requests = self.store.requests.get(numbers)
-        after = self.store.states(collection.name, [each.path for each in requests])
-        outcomes.update(_outcome(each, before.get(each.path), after.get(each.path)) for each in requests)
-        return ImportSummary(**outcomes, size=run.done.size, passages=run.done.passages)
 
     # Searching
 
@@ -560,32 +464,6 @@ def _noted(errors: list[AnnaiError]) -> Iterator[None]:
         yield
     except (CollectionError, EmbedderError, StoreError) as error:
         errors.append(error)
-
-
-def _is_open(request: Request, attempts: int) -> bool:
-    """Whether a request is still to be done: one that failed and is tried again later is not."""
-    return request.status == "processing" or (request.status == "pending" and request.attempts == attempts)
-
-
-def _outcome(request: Request, before: FileState | None, after: FileState | None) -> str:
-    """What became of a file, whoever indexed it."""
-    if request.status in ("pending", "failed"):
-        return "failed"
-    if after is None:
-        return "deleted" if before else "unchanged"
-    if after.problem:
-        return after.problem.kind
-    if before is None or before.problem:
-        return "added"
-    return "updated" if request.status == "completed" else "unchanged"
-
-
-def _summary(outcomes: Outcomes, done: Done, unchanged: int = 0) -> ImportSummary:
-    totals = Counter[str]()
-    for (_, outcome), count in outcomes.items():
-        totals[outcome] += count
-    totals["unchanged"] += unchanged
-    return ImportSummary(**totals, size=done.size, passages=done.passages)
 
 
 def check_root(config: Config) -> None:

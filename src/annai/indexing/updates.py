@@ -1,0 +1,171 @@
+"""Who works the queue off? One process at a time: this one, if no other is indexing."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from annai import collection as collections
+from annai.asking.references import Part
+from annai.config import Config
+from annai.errors import IndexBusy
+from annai.indexing.indexer import Indexer, Outcomes
+from annai.indexing.lock import IndexLock
+from annai.indexing.run import Run
+from annai.project import Done, Progress
+from annai.stores.base import STAGING_SUFFIX, Store
+from annai.types import Collection, FileState, ImportSummary, Request
+
+IMPORT_WAIT_SECONDS = 30.0
+"""How long an import waits for another process that is indexing."""
+
+POLL_SECONDS = 0.02
+
+
+class Updates:
+    """Brings an index up to date, under the lock that lets one process index at a time."""
+
+    def __init__(self, store: Store, config: Config, indexer: Indexer, lock: IndexLock) -> None:
+        self._store = store
+        self._config = config
+        self._indexer = indexer
+        self._lock = lock
+
+    def replace(self, collection: Collection, progress: Progress | None = None) -> ImportSummary:
+        """Index all of a collection anew; searches find what it held before until that is done."""
+        with self.alone(), Run(self._config, progress) as run:
+            return _summary(self._indexer.replace(collection, run), run.done)
+
+    def update(
+        self,
+        parts: Sequence[Part],
+        *,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> ImportSummary:
+        """Queue what changed in parts of collections, and index it while nobody else does."""
+        with self.alone(), Run(self._config, progress) as run:
+            unchanged = 0
+            for collection, only in parts:
+                unchanged += self._indexer.request(collection, only, force=force)[1]
+            outcomes = self._process(run, IMPORT_WAIT_SECONDS)
+        return _summary(outcomes, run.done, unchanged)
+
+    def update_first(
+        self,
+        collection: Collection,
+        only: Sequence[str] | None,
+        *,
+        force: bool,
+        progress: Progress | None,
+        wake: Callable[[], None],
+    ) -> ImportSummary:
+        """Index what changed under some paths before all else that waits, here or in the process that is indexing."""
+        before = self._store.states(collection.name, only)
+        numbers, unchanged = self._indexer.request(collection, only, force=force, first=True)
+        wake()
+        attempts = {each.id: each.attempts for each in self._store.requests.get(numbers)}
+
+        def count_open() -> int:
+            return sum(_is_open(each, attempts[each.id]) for each in self._store.requests.get(numbers))
+
+        deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, len(numbers)
+        with Run(self._config, stop=lambda: not count_open()) as run:
+            while count := count_open():
+                if progress:
+                    progress(Done(len(numbers) - count, len(numbers)))
+                with self._lock.exclusive(timeout=POLL_SECONDS) as mine:
+                    done = self._step(run) if mine else None
+                if done or count < fewest:
+                    deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, count
+                elif time.monotonic() > deadline:
+                    raise IndexBusy("Another process is indexing this project; try again when it has finished.")
+                else:
+                    # Asking for many takes longer.
+                    time.sleep(POLL_SECONDS * (1 + len(numbers) / 100))
+        outcomes = Counter({"unchanged": unchanged})
+        requests = self._store.requests.get(numbers)
+        after = self._store.states(collection.name, [each.path for each in requests])
+        outcomes.update(_outcome(each, before.get(each.path), after.get(each.path)) for each in requests)
+        return ImportSummary(**outcomes, size=run.done.size, passages=run.done.passages)
+
+    def process(
+        self, *, timeout: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
+    ) -> Outcomes:
+        """Index what is due in the queue, and return what became of each file.
+
+        If another process or thread is indexing, wait this many seconds for it.
+        """
+        with Run(self._config, progress, stop) as run:
+            return self._process(run, timeout)
+
+    def _process(self, run: Run, timeout: float) -> Outcomes:
+        outcomes: Outcomes = Counter()
+        deadline, due = time.monotonic() + timeout, 0
+        here = collections.here(self._store, self._config)
+        # Counting what is due takes the longer the more is: it is counted again when what was counted is done.
+        while not run.should_stop() and (due > 0 or (due := self._store.requests.due(here))):
+            run.expect(outcomes.total(), outcomes.total() + due)
+            with self._lock.exclusive(timeout=POLL_SECONDS) as mine:
+                done = self._step(run) if mine else None
+            outcomes += done or Counter()
+            due = due - done.total() if done else 0
+            if not mine or (done is None and self._store.shared):
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(POLL_SECONDS if mine else 0)
+        if run.total:
+            run.expect(run.total, run.total)
+        run.check()
+        self._indexer.log_times()
+        return outcomes
+
+    def _step(self, run: Run) -> Outcomes | None:
+        """Index the oldest requests; if there are none, requeue what a process that died left unfinished."""
+        outcomes = self._indexer.step(run)
+        if outcomes is None:
+            self._store.requests.recover()
+            self._store.delete_abandoned()
+        return outcomes
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """A block within which nobody else indexes; raises `IndexBusy` if another process does not finish in time."""
+        with self._lock.exclusive(timeout=IMPORT_WAIT_SECONDS) as mine:
+            if not mine:
+                raise IndexBusy("Another process is indexing this project; try again when it has finished.")
+            self._store.delete_abandoned()
+            yield
+
+    def delete_abandoned(self) -> None:
+        """Delete what a process that died was building, unless somebody is indexing."""
+        if not self._store.read_only and any(each.name.endswith(STAGING_SUFFIX) for each in self._store.collections()):
+            with self._lock.exclusive() as mine:
+                if mine:
+                    self._store.delete_abandoned()
+
+
+def _is_open(request: Request, attempts: int) -> bool:
+    """Whether a request is still to be done: one that failed and is tried again later is not."""
+    return request.status == "processing" or (request.status == "pending" and request.attempts == attempts)
+
+
+def _outcome(request: Request, before: FileState | None, after: FileState | None) -> str:
+    """What became of a file, whoever indexed it."""
+    if request.status in ("pending", "failed"):
+        return "failed"
+    if after is None:
+        return "deleted" if before else "unchanged"
+    if after.problem:
+        return after.problem.kind
+    if before is None or before.problem:
+        return "added"
+    return "updated" if request.status == "completed" else "unchanged"
+
+
+def _summary(outcomes: Outcomes, done: Done, unchanged: int = 0) -> ImportSummary:
+    totals = Counter[str]()
+    for (_, outcome), count in outcomes.items():
+        totals[outcome] += count
+    totals["unchanged"] += unchanged
+    return ImportSummary(**totals, size=done.size, passages=done.passages)
