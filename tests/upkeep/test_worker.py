@@ -289,7 +289,7 @@ def test_only_one_process_indexes_and_the_others_enqueue_and_read(
         assert other.refresh().waiting == 1
         (hit,) = other.search(Query("zebra"), refresh=False).results
         assert hit.index_status == "updating"
-        monkeypatch.setattr("annai.engine.IMPORT_WAIT_SECONDS", 0.05)
+        monkeypatch.setattr("annai.indexing.updates.IMPORT_WAIT_SECONDS", 0.05)
         with pytest.raises(IndexBusy, match="try again"):
             other.import_collection(mode="replace")
         holder.process_queue(timeout=0)
