@@ -35,7 +35,7 @@ from annai.rerankers.base import Reranker, load_reranker
 from annai.searching.fusion import fuse, limit_and_sort, rerank
 from annai.searching.search import search
 from annai.settings import Embedding
-from annai.stores.base import Store, load_store
+from annai.stores.base import STAGING_SUFFIX, Store, load_store
 from annai.types import (
     IMPLICIT_COLLECTION,
     Collection,
@@ -78,7 +78,8 @@ class Engine(Project):
         self.worker_problem = ""
         """Why that worker cannot index now, as a sentence: its embedder is down, say."""
         self._queued = 0
-        self._updates.delete_abandoned()
+        if not self.read_only and any(each.name.endswith(STAGING_SUFFIX) for each in self.store.collections()):
+            self._updates.delete_abandoned()
 
     def _lock(self, kind: str) -> IndexLock:
         path = self.config.database_path

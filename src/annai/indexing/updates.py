@@ -13,7 +13,7 @@ from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.indexing.run import Run
 from annai.project import Done, Progress
-from annai.stores.base import STAGING_SUFFIX, Store
+from annai.stores.base import Store
 from annai.types import Collection, FileState, ImportSummary, Request
 
 IMPORT_WAIT_SECONDS = 30.0
@@ -86,8 +86,16 @@ class Updates:
         outcomes = Counter({"unchanged": unchanged})
         requests = self._store.requests.get(numbers)
         after = self._store.states(collection.name, [each.path for each in requests])
-        outcomes.update(_outcome(each, before.get(each.path), after.get(each.path)) for each in requests)
-        return ImportSummary(**outcomes, size=run.done.size, passages=run.done.passages)
+        became = {each.path: _outcome(each, before.get(each.path), after.get(each.path)) for each in requests}
+        outcomes.update(became.values())
+        # Counted from the index, since another process may have done it.
+        indexed = [path for path, outcome in became.items() if outcome in ("added", "updated")]
+        sections = (each for path in indexed for each in self._store.sections(collection.name, path))
+        return ImportSummary(
+            **outcomes,
+            size=sum(after[path].size for path in indexed),
+            passages=sum(each.section.is_passage for each in sections),
+        )
 
     def process(
         self, *, timeout: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
@@ -139,10 +147,9 @@ class Updates:
 
     def delete_abandoned(self) -> None:
         """Delete what a process that died was building, unless somebody is indexing."""
-        if not self._store.read_only and any(each.name.endswith(STAGING_SUFFIX) for each in self._store.collections()):
-            with self._lock.exclusive() as mine:
-                if mine:
-                    self._store.delete_abandoned()
+        with self._lock.exclusive() as mine:
+            if mine:
+                self._store.delete_abandoned()
 
 
 def _is_open(request: Request, attempts: int) -> bool:

@@ -70,6 +70,11 @@ class ScoredPassage(NamedTuple):
     row: int
 
     @property
+    def words_share(self) -> float:
+        """The share of the question's words, by weight, that it holds."""
+        return float(self.details.candidates.keywords[self.row])
+
+    @property
     def reasons(self) -> Reasons:
         """What its ranking is made of."""
         return self.details.reasons(self.row)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import NamedTuple
 
 from annai.answers import Content, Hit, OtherSection, Query
@@ -124,10 +125,12 @@ def credit_words(documents: DocumentCache, results: Sequence[Result], text: str)
         return [*results]
     holding = [rank for rank, each in enumerate(doubtful, 1) if _holds_all(documents, each.match.passage.stored, asked)]
     # Nobody is less sure than who comes after.
-    return [
-        result.as_sure_as(WORDS_CONFIDENCE) if rank <= max(holding, default=0) else result
-        for rank, result in enumerate(results, 1)
-    ]
+    credited = max(holding, default=0)
+    if credited and credited == len(doubtful):
+        # A word that nearly every document has: the next ones that have as much of it are matches too.
+        least = min(each.match.passage.words_share for each in doubtful)
+        credited += sum(1 for _ in takewhile(lambda each: each.match.passage.words_share >= least, results[credited:]))
+    return [*(each.as_sure_as(WORDS_CONFIDENCE) for each in results[:credited]), *results[credited:]]
 
 
 def _holds_all(documents: DocumentCache, stored: StoredSection, asked: set[str]) -> bool:
