@@ -47,7 +47,7 @@ def test_the_commands_of_the_readme_work(tmp_path: Path) -> None:
     assert len(commands) >= 8
     try:
         for command in commands:
-            annai(*shlex.split(command)[1:], environment={"VISUAL": "true"})
+            annai(*shlex.split(command)[1:], environment={"VISUAL": "true", "BROWSER": "true"})
     finally:
         annai("server", "stop")
 
