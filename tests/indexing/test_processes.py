@@ -44,7 +44,8 @@ def changes(config: Config) -> list[Change]:
 
 
 def helpers() -> list[psutil.Process]:
-    return psutil.Process().children()
+    # What other tests started may not have been waited for yet.
+    return [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
 
 
 def prepared(config: Config, changes: list[Change], here: module.Prepare) -> Iterator[Prepared]:

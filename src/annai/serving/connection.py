@@ -61,6 +61,7 @@ class Connection:
         self._token = token
         self._idle: list[tuple[float, HttpConnection | HTTPSConnection]] = []
         """The connections that nobody uses now, and when each was last used; the latest stands last."""
+        self._is_closed = False
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
 
@@ -113,12 +114,16 @@ class Connection:
                 "`annai server status` shows its state, `annai server start` starts one."
             ) from error
         with self._lock:
-            self._idle.append((time.monotonic(), connection))
+            if not self._is_closed:
+                self._idle.append((time.monotonic(), connection))
+                return answer
+        connection.close()
         return answer
 
     def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Close the connections; one that a thread is still waiting with, when it is done."""
         with self._lock:
+            self._is_closed = True
             idle, self._idle = self._idle, []
         for _, connection in idle:
             connection.close()
