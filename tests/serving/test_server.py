@@ -271,7 +271,13 @@ def test_a_pid_file_that_came_with_the_folder_sends_no_question_away(place: Livi
 
 def test_a_server_whose_folder_is_gone_ends(place: LivingProject) -> None:
     record = place.start()
-    shutil.rmtree(place.folder)
+
+    def is_deleted() -> bool:
+        # The server may be writing into it.
+        shutil.rmtree(place.folder, ignore_errors=True)
+        return not place.folder.exists()
+
+    eventually(is_deleted)
     eventually(lambda: is_gone(record))
 
 
