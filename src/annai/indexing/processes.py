@@ -28,11 +28,16 @@ if TYPE_CHECKING:
 PARALLEL_FROM_FILES, PARALLEL_FROM_BYTES = 250, 1_500_000
 """From this much on processes are started: each takes a quarter of a second of a core before it does anything."""
 
-TASK_FILES, TASK_BYTES = 32, 200_000
+TASK_FILES, TASK_BYTES = 16, 100_000
 """How much one task has: enough that sending it costs little, little enough that all processes end together."""
 
 TASKS_EACH = 2
-"""Tasks that a process has at a time: the next is there before it is done with one."""
+"""Tasks that a process has at a time: the next is there before it is done with one. With more of them the writer waits
+for its first one while others that it could do are taken."""
+
+TASKS_AHEAD = 8
+"""Tasks for each process, the writer included, that are handed out before the first of them is written: nobody waits
+while a batch is being written."""
 
 MAX_DEATHS = 8
 """After so many deaths no further process is started, and the writer goes on alone."""
@@ -88,7 +93,7 @@ class Processes:
         tasks: deque[_Task] = deque()
         try:
             while True:
-                while len(tasks) < TASKS_EACH * (self._limit + 1) and (part := next(parts, None)):
+                while len(tasks) < TASKS_AHEAD * (self._limit + 1) and (part := next(parts, None)):
                     tasks.append(self._add(_Task(collection, part)))
                 if not tasks:
                     return
@@ -255,7 +260,17 @@ def main() -> None:
         # The writer has ended, or wants nothing more: whatever is being done is in vain.
         os._exit(0)
 
-    threading.Thread(target=read_tasks, daemon=True).start()
+    results: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def send_results() -> None:
+        with suppress(OSError):
+            while True:
+                _send(own, results.get())
+        os._exit(0)  # The writer has ended, and standard input was not read yet.
+
+    # The writer reads when it has time: the next task is done meanwhile.
+    for work in (read_tasks, send_results):
+        threading.Thread(target=work, daemon=True).start()
     from annai.embedders.base import load_embedder
 
     # Only the process that started this one can write here.
@@ -269,7 +284,4 @@ def main() -> None:
         if settings not in embedders:
             embedders[settings] = load_embedder(settings, config.model, config.retry)
         prepared = prepare_together(collection, changes, config, embedders[settings])
-        try:
-            _send(own, pickle.dumps(prepared, pickle.HIGHEST_PROTOCOL))
-        except OSError:
-            os._exit(0)  # The writer has ended, and standard input was not read yet.
+        results.put(pickle.dumps(prepared, pickle.HIGHEST_PROTOCOL))
