@@ -113,6 +113,8 @@ def _signs(run: str) -> list[str]:
 
 def _normalise_with_spans(text: str) -> tuple[str, list[tuple[int, int]]]:
     """The normalised text, and for each of its characters the span that it came from."""
+    if text.isascii():
+        return text, [*zip(range(len(text)), range(1, len(text) + 1), strict=True)]
     letters: list[str] = []
     spans: list[tuple[int, int]] = []
     for match in _CLUSTER.finditer(text):

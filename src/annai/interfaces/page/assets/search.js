@@ -3,8 +3,8 @@
 import { attempt, byId, element, marked, number, say } from "./dom.js";
 import { call } from "./rpc.js";
 
-const WAIT_MS = 40;
-const LIMIT = 10;
+const WAIT_MS = 10;
+const LIMIT = 8;
 const FILTERS = ["collection", "path", "depth", "mode"];
 
 const form = byId("question-form");
