@@ -3,7 +3,8 @@
 import { attempt, byId, element, marked, number, say } from "./dom.js";
 import { call } from "./rpc.js";
 
-const WAIT_MS = 10;
+// While a search runs, further keys wait for one another; the first key of a question waits for nothing.
+const WAIT_MS = 30;
 const LIMIT = 8;
 const FILTERS = ["collection", "path", "depth", "mode"];
 
@@ -15,6 +16,7 @@ const summary = byId("summary");
 let timer = 0;
 let running = null;
 let shown = "";
+let isSearching = false;
 let isComposing = false;
 
 export function show(state) {
@@ -76,7 +78,7 @@ question.addEventListener("compositionend", () => { isComposing = false; changed
 form.addEventListener("input", () => {
   if (isComposing) return;
   clearTimeout(timer);
-  timer = setTimeout(changed, WAIT_MS);
+  timer = setTimeout(changed, isSearching ? WAIT_MS : 0);
 });
 
 function changed() {
@@ -97,6 +99,7 @@ async function listCollections() {
 function search() {
   running?.abort();
   running = new AbortController();
+  isSearching = false;
   shown = address();
   const query = question.value.trim();
   byId("question-hint").hidden = Boolean(query);
@@ -106,12 +109,15 @@ function search() {
     return;
   }
   const { signal } = running;
+  isSearching = true;
   attempt(async () => {
     const answer = await call("search", { query, limit: LIMIT, content: "none", marks: true, explain: true, ...filters() }, { signal });
     if (signal.aborted) return;
     const at = [...results.querySelectorAll("a.open")].indexOf(document.activeElement);
     draw(answer);
     if (at >= 0) results.querySelectorAll("a.open")[at]?.focus();
+  }).finally(() => {
+    if (!signal.aborted) isSearching = false;
   });
 }
 
