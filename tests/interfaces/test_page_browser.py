@@ -318,6 +318,19 @@ def test_everybody_can_use_it(open_page: Open, scheme: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
 
 
+def test_another_tab_has_the_token_and_old_answers_are_not_shown_again(open_page: Open, write: Write) -> None:
+    first = open_page()
+    address = first.url.partition("?")[0]
+    second = first.context.new_page()
+    second.goto(f"{address}?q=holidays")
+    expect(second.locator(".result .preview").first).to_contain_text("Twenty-five")
+    second.click("nav [data-view=index]")
+    write("handbook.md", "# Handbook\n\n## Holidays\n\nSixty holidays a year.\n")
+    expect(second.locator("#queue tbody tr").first).to_contain_text("handbook.md")
+    second.go_back()
+    expect(second.locator(".result .preview").first).to_contain_text("Sixty")
+
+
 def test_without_a_ticket_the_page_asks_for_the_token(open_page: Open, docs: Path) -> None:
     page = open_page()
     page.evaluate("sessionStorage.clear()")

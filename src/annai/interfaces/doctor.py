@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -79,14 +80,14 @@ def examine(*, config: Path | None = None, docs_dir: Path | None = None) -> Iter
         return
     project = loaded[0]
     for name, inspect in (("Folder", _folder), ("Disk", _disk), ("Server", _server)):
-        yield from _run(name, lambda inspect=inspect: inspect(project))  # type: ignore[misc]
+        yield from _run(name, partial(inspect, project))
     with _opened(project) as (engine, problem):
         if engine is None:
             yield Finding("Index", "fail", *_problem(problem))
         else:
             for name, look in (("Index", _index), ("Queue", _queue), ("Files", _files), ("Model", _model)):
-                yield from _run(name, lambda look=look: look(engine))  # type: ignore[misc]
-    yield from _run("MCP", lambda: _mcp(project))
+                yield from _run(name, partial(look, engine))
+    yield from _run("MCP", partial(_mcp, project))
 
 
 def _run(name: str, inspect: Callable[[], Found]) -> Iterator[Finding]:

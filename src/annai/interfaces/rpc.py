@@ -15,7 +15,8 @@ from annai.answers import PREVIEW_LINES, Content, Mode, Sort
 from annai.config import Config
 from annai.errors import AnnaiError, QueryError, ServerError
 from annai.interfaces.editor import chosen_editor, editor_command, open_window, opens_a_window
-from annai.interfaces.page.documents import image_key, reading_json
+from annai.interfaces.page.documents import reading_json
+from annai.interfaces.page.keys import Keys
 from annai.interfaces.render import answer_json, document_json, selection_json
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Done, Duration, Operation, Project
 from annai.serving.wire import from_json, plain
@@ -71,14 +72,14 @@ class Service:
         secret: str = "",
         stop: Callable[[], None] = lambda: None,
         describe: Callable[[], ServerStatus | None] = lambda: None,
-        issue_ticket: Callable[[], str] = str,
+        keys: Keys | None = None,
     ) -> None:
         self._project = project
         self._config = config
         self._secret = secret
         self._stop = stop
         self._describe = describe
-        self._issue_ticket = issue_ticket
+        self._keys = keys or Keys()
         self.stopping = threading.Event()
         """Once set, long calls end with the document at hand."""
 
@@ -163,7 +164,7 @@ class Service:
         """A document as safe HTML, with its outline and the lines that were asked for."""
         place = self._project.locate(reference)
         documents = functools.partial(self._project.document_paths, place.document.collection)
-        return reading_json(place, documents, functools.partial(image_key, self._secret))
+        return reading_json(place, documents, self._keys.image_key)
 
     def open_in_editor(self, reference: str) -> object:
         """Open a document in the editor of the user who started this server, if that is on this machine."""
@@ -212,7 +213,7 @@ class Service:
 
     def make_ticket(self) -> object:
         """A ticket with which a browser gets in, once."""
-        return self._issue_ticket()
+        return self._keys.issue_ticket()
 
     def shutdown(self, secret: str) -> object:
         """Stop the server; only a process that can read the pid file knows the secret."""

@@ -30,8 +30,8 @@ from annai.errors import ServerError
 from annai.indexing.lock import IndexLock
 from annai.interfaces.http import BODY_SECONDS, MAX_BODY_BYTES, Application, uvicorn_config
 from annai.interfaces.mcp.http import Endpoint
+from annai.interfaces.page.keys import Keys
 from annai.interfaces.page.routes import PUBLIC_PATHS, Page
-from annai.interfaces.page.tickets import Tickets
 from annai.interfaces.rpc import Service
 from annai.serving import daemon, pidfile
 from annai.serving.pidfile import ServerRecord
@@ -90,19 +90,19 @@ class _Server(uvicorn.Server):
         self.reason = "it was told to"
         self._project = config
         self._record = record
-        token, tickets = daemon.required_token(config), Tickets()
+        token, keys = daemon.required_token(config), Keys()
         self._service = Service(
             engine,
             config,
             secret=record.secret,
             stop=lambda: self.end("it was asked to"),
             describe=self._describe,
-            issue_ticket=tickets.issue,
+            keys=keys,
         )
         self._mcp = Endpoint(
             engine, config, max_body_bytes=MAX_BODY_BYTES, body_seconds=BODY_SECONDS, on_use=self._note_use
         )
-        self._page = Page(engine, secret=record.secret, token=token, tickets=tickets, on_use=self._note_use)
+        self._page = Page(engine, keys=keys, token=token, on_use=self._note_use)
         self._application = Application(
             self._service,
             routes=[self._mcp.route, *self._page.routes],

@@ -4,7 +4,6 @@ Documents are hostile: whatever they hold, no script runs, no form sends and not
 """
 
 import functools
-import hmac
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,6 +18,9 @@ from annai.types import Document, Selection, StoredSection, breadcrumbs
 
 if TYPE_CHECKING:
     from pyromark import Options
+
+MAX_SHOWN_CHARACTERS = 500_000
+"""Of a longer document only what is around the line that was asked for is shown, as plain text: browsers give up."""
 
 MAX_OUTLINE_DEPTH = 3
 """Headings of this level and above are listed beside the text."""
@@ -86,7 +88,8 @@ def reading_json(place: Selection, documents: Callable[[], Sequence[str]], sign:
             for each in headings
             if each.level <= MAX_OUTLINE_DEPTH
         ],
-        "html": document_html(document, documents, sign),
+        "is_excerpt": len(document.text) > MAX_SHOWN_CHARACTERS,
+        "html": document_html(document, documents, sign, around=place.span[0]),
     }
 
 
@@ -95,13 +98,14 @@ def _neighbour(stored: StoredSection) -> dict[str, object]:
     return {"id": stored.id, "heading": section.heading or stored.title, "line": section.start_line}
 
 
-def document_html(document: Document, documents: Callable[[], Sequence[str]], sign: Sign) -> str:
+def document_html(document: Document, documents: Callable[[], Sequence[str]], sign: Sign, around: int = 0) -> str:
     """A document's body as HTML; where a block, list item or table row begins, an empty element has its `data-line`.
 
-    `documents` gives the paths of the collection's documents, which relative links may lead to.
+    `documents` gives the paths of the collection's documents, which relative links may lead to. Of a document that is
+    too long, it is the text around a position.
     """
-    if document.format != "markdown":
-        return _lines_html(document)
+    if document.format != "markdown" or len(document.text) > MAX_SHOWN_CHARACTERS:
+        return _lines_html(document.text, around)
     import nh3  # only a server whose page is open needs it
     import pyromark
 
@@ -128,11 +132,6 @@ def document_html(document: Document, documents: Callable[[], Sequence[str]], si
     )
 
 
-def image_key(secret: str, image: str) -> str:
-    """What the address of an image, `COLLECTION:PATH`, needs: only the server can make it."""
-    return hmac.new(secret.encode(), f"image {image}".encode(), "sha256").hexdigest()
-
-
 def _options() -> "Options":
     from pyromark import Options
 
@@ -146,10 +145,12 @@ def _options() -> "Options":
     )
 
 
-def _lines_html(document: Document) -> str:
-    """Text that is not Markdown, line by line as it is."""
-    lines = LINE_END.split(document.text)
-    rows = (f'<span data-line="{number}">{escape(line)}</span>\n' for number, line in enumerate(lines, 1))
+def _lines_html(text: str, around: int) -> str:
+    """A text line by line as it is; of one that is too long, what is around a position."""
+    begin = max(min(around - MAX_SHOWN_CHARACTERS // 2, len(text) - MAX_SHOWN_CHARACTERS), 0)
+    lines = LINE_END.split(text[begin : begin + MAX_SHOWN_CHARACTERS])
+    first = Lines(text).number(begin)
+    rows = (f'<span data-line="{number}">{escape(line)}</span>\n' for number, line in enumerate(lines, first))
     return f"<pre>{''.join(rows)}</pre>"
 
 
@@ -228,7 +229,8 @@ def _split(address: str) -> tuple[str, str, str] | None:
     except ValueError:
         return None
     if parts.scheme:
-        return (parts.scheme, "", "") if parts.scheme in _WEB_SCHEMES else None
+        leads_somewhere = parts.scheme in _WEB_SCHEMES and (parts.netloc or parts.scheme == "mailto")
+        return (parts.scheme, "", "") if leads_somewhere else None
     if parts.netloc or "\\" in address or address.lstrip().startswith("//"):
         return None
     return "", unquote(parts.path), unquote(parts.fragment)

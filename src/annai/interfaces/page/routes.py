@@ -4,7 +4,6 @@ The page holds nothing of the project: that comes over /rpc and /events, which a
 """
 
 import asyncio
-import hmac
 import posixpath
 from collections.abc import AsyncIterator, Callable
 from functools import cached_property
@@ -20,8 +19,8 @@ from starlette.types import Scope
 from annai.engine import Engine
 from annai.errors import AnnaiError
 from annai.files.reader import read_inside
-from annai.interfaces.page.documents import IMAGE_TYPES, image_key
-from annai.interfaces.page.tickets import Tickets
+from annai.interfaces.page.documents import IMAGE_TYPES
+from annai.interfaces.page.keys import Keys
 from annai.interfaces.page.words import LANGUAGES, preferred_language, words
 from annai.serving.wire import to_json
 
@@ -69,15 +68,13 @@ class Page:
         self,
         engine: Engine,
         *,
-        secret: str,
+        keys: Keys,
         token: str = "",
-        tickets: Tickets | None = None,
         on_use: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
-        self._secret = secret
+        self._keys = keys
         self._token = token
-        self._tickets = tickets or Tickets()
         self._on_use = on_use
         self._closing = asyncio.Event()
         self.routes: list[BaseRoute] = [
@@ -109,13 +106,13 @@ class Page:
     async def _session(self, request: Request) -> Response:
         """Give the token for a ticket."""
         ticket = request.headers.get(TICKET_HEADER, "")
-        if not self._tickets.redeem(ticket):
+        if not self._keys.redeem_ticket(ticket):
             return Response(to_json({"error": "This ticket was used, or is too old; run `annai open` again."}), 403)
         return Response(to_json({"token": self._token}), headers={**_HEADERS, "cache-control": "no-store"})
 
     async def _image(self, request: Request) -> Response:
         at, key = request.query_params.get("at", ""), request.query_params.get("key", "")
-        if not hmac.compare_digest(key.encode(), image_key(self._secret, at).encode()):
+        if not self._keys.fits(key, at):
             return Response("The address of this image is not one that the page made.", 403, _IMAGE_HEADERS)
         kind = IMAGE_TYPES.get(posixpath.splitext(at)[1].lower())
         try:

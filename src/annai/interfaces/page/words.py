@@ -59,6 +59,10 @@ _WORDS: dict[str, tuple[str, str]] = {
     "children": ("Inside:", "この中の節:"),
     "remote_image": ("image at {host}", "{host} の画像"),
     "document": ("Document", "文書"),
+    "excerpt": (
+        "This document is too long to be shown whole: here is the text around the line.",
+        "長い文書なので、該当行の前後だけを表示しています。",
+    ),
     # Index
     "collections": ("Collections", "コレクション"),
     "name": ("Name", "名前"),
@@ -77,6 +81,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "queue_empty": ("Nothing waits.", "待っているものはありません。"),
     "left_out": ("Left out, and why", "索引に入っていないものと理由"),
     "left_out_none": ("Nothing was left out.", "ありません。"),
+    "and_more": ("and {count} more", "ほか {count} 件"),
     "reason": ("Reason", "理由"),
     "state": ("State", "状態"),
     "state_pending": ("waiting", "待機中"),

@@ -8,8 +8,8 @@ import { rectangles } from "./treemap.js";
 const SVG = "http://www.w3.org/2000/svg";
 const MAP = { width: 960, height: 320, most: 150 };
 const QUEUE_LINES = 10;
+const MOST_LINES = 200;
 
-let isShown = false;
 let most = 0;
 let waiting = 0;
 let mapped = { collection: "", path: "" };
@@ -17,7 +17,6 @@ let again = 0;
 
 export function show() {
   document.title = `${say("index")} – annai`;
-  isShown = true;
   attempt(load);
 }
 
@@ -34,7 +33,6 @@ export function onNews(news) {
 }
 
 export function onChange() {
-  if (!isShown) return;
   // While much is indexed, news come several times a second.
   clearTimeout(again);
   again = setTimeout(() => attempt(load), 300);
@@ -88,8 +86,11 @@ function drawCollections(collections) {
 }
 
 function drawTrouble(collections) {
-  fill("left-out", collections.flatMap(({ problems }) => problems.map(({ path, problem }) =>
-    element("tr", {}, cell(say(`state_${problem.kind}`), problem.kind), cell(path), cell(problem.reason)))));
+  const problems = collections.flatMap((each) => each.problems);
+  const rows = problems.slice(0, MOST_LINES).map(({ path, problem }) =>
+    element("tr", {}, cell(say(`state_${problem.kind}`), problem.kind), cell(path), cell(problem.reason)));
+  if (problems.length > MOST_LINES) rows.push(element("tr", {}, cell(""), cell(say("and_more", { count: problems.length - MOST_LINES })), cell("")));
+  fill("left-out", rows);
 }
 
 function drawQueue(requests) {

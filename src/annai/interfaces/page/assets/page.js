@@ -13,7 +13,7 @@ let version = "";
 
 function show() {
   const state = new URL(location).searchParams;
-  const name = state.has("open") ? "reader" : state.get("view") in VIEWS ? state.get("view") : "search";
+  const name = state.has("open") ? "reader" : ["index", "evaluate"].includes(state.get("view")) ? state.get("view") : "search";
   for (const section of document.querySelectorAll("[data-view-of]")) section.hidden = section.dataset.viewOf !== name;
   for (const link of document.querySelectorAll("nav [data-view]")) {
     if (link.dataset.view === name) link.setAttribute("aria-current", "page");
@@ -33,7 +33,7 @@ export function go(address) {
 // Links to the page's own views: the browser need not load anything for them.
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
-  if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  if (!link || !URL.canParse(link.href) || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   const address = new URL(link.href);
   if (address.origin !== location.origin || address.pathname !== "/" || link.getAttribute("href").startsWith("#")) return;
   event.preventDefault();
@@ -78,6 +78,9 @@ watch((news) => {
   byId("busy").hidden = !news.waiting;
   index.onNews(news);
   const next = JSON.stringify(news.version);
-  if (version && next !== version) VIEWS[current].onChange?.();
+  if (version && next !== version) {
+    VIEWS[current].onChange?.();
+    if (current !== "search") search.forget();
+  }
   version = next;
 });

@@ -9,6 +9,7 @@ const text = byId("text");
 
 let reference = "";
 let line = 0;
+let file = "";
 let place = "";
 let canEdit = null;
 
@@ -39,7 +40,7 @@ byId("copy").addEventListener("click", () => attempt(async () => {
 }));
 
 byId("edit").addEventListener("click", () => attempt(async () => {
-  await call("open_in_editor", { reference: `${reference.split("#")[0]}:${line || 1}` });
+  await call("open_in_editor", { reference: `${file}:${line || 1}` });
   tell(say("edit_done"));
 }));
 
@@ -48,6 +49,7 @@ async function load(scrolls) {
   const document_ = await call("read_document", { reference });
   if (wanted !== reference) return;
   line ||= document_.line;
+  file = `${document_.collection}:${document_.path}`;
   place = `${document_.file}:${line}`;
   document.title = `${document_.title} – annai`;
   byId("reader-title").textContent = document_.breadcrumbs || document_.path;
@@ -58,6 +60,7 @@ async function load(scrolls) {
   drawOutline(document_);
   drawNeighbours(document_);
   drawText(document_);
+  if (document_.is_excerpt) tell(say("excerpt"));
   if (scrolls) scrollTo(line);
 }
 
@@ -119,6 +122,7 @@ function blockOf(mark) {
 }
 
 function remoteImage(image, address) {
+  if (!URL.canParse(address)) return image.alt;
   const label = image.alt || say("remote_image", { host: new URL(address).host });
   const isInLink = image.closest("a");
   return isInLink ? element("span", {}, label) : element("a", { href: address, target: "_blank", rel: "noopener noreferrer" }, `🖼 ${label}`);

@@ -1,7 +1,15 @@
 // How does the page speak to its server? Calls over /rpc, and news over /events.
 
 const dialog = document.getElementById("token");
+const TABS_MS = 150;
 let asking = null;
+
+// Another tab of this page may have the token: it need not be typed again.
+const tabs = new BroadcastChannel("annai");
+tabs.addEventListener("message", ({ data }) => {
+  const token = sessionStorage.getItem("annai_token");
+  if (data.wanted && token) tabs.postMessage({ token });
+});
 
 export class CallFailed extends Error {}
 
@@ -64,13 +72,27 @@ async function authorised(address, options) {
   }
 }
 
-/** Get in with the ticket behind the page's address, which is good for one use. */
+/** Get in with the ticket behind the page's address, which is good for one use, or with the token of another tab. */
 export async function useTicket() {
   const ticket = new URLSearchParams(location.hash.slice(1)).get("ticket");
-  if (!ticket) return;
+  if (!ticket) {
+    if (!sessionStorage.getItem("annai_token")) await askOtherTabs();
+    return;
+  }
   history.replaceState(null, "", location.pathname + location.search);
   const response = await fetch("/session", { method: "POST", headers: { "X-Annai-Ticket": ticket } });
   if (response.ok) sessionStorage.setItem("annai_token", (await response.json()).token);
+}
+
+function askOtherTabs() {
+  return new Promise((resolve) => {
+    setTimeout(resolve, TABS_MS);
+    tabs.addEventListener("message", ({ data }) => {
+      if (data.token) sessionStorage.setItem("annai_token", data.token);
+      if (data.token) resolve();
+    });
+    tabs.postMessage({ wanted: true });
+  });
 }
 
 /** Ask once, however many calls wait for it. */

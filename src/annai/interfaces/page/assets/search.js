@@ -48,6 +48,11 @@ export function focus() {
   question.select();
 }
 
+/** Answers may have changed while nobody looked: search again when one comes back. */
+export function forget() {
+  shown = "";
+}
+
 export function onChange() {
   attempt(listCollections);
   search();
