@@ -240,9 +240,9 @@ def test_the_index_is_watched_and_changed(open_page: Open, write: Write, tmp_pat
     search(page, "zebras have stripes")
     expect(page.locator(".result .file", has_text="zebra.md")).to_have_count(0)
     page.click("nav [data-view=index]")
-    for number in range(150):
+    for number in range(800):
         write(f"many/{number}.md", f"# Number {number}\n\nSome text about number {number}.")
-    expect(page.get_by_role("row", name="Search in root")).to_contain_text("153")
+    expect(page.get_by_role("row", name="Search in root")).to_contain_text("803")
     seen = page.evaluate_handle(
         """() => { const seen = []; const bar = document.getElementById("progress");
         new MutationObserver(() => seen.push([bar.value, bar.max])).observe(bar, {attributes: true}); return seen; }"""

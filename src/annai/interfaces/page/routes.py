@@ -32,7 +32,7 @@ FOLDER = Path(__file__).parent
 PUBLIC_PATHS = ("/", "/session", "/image", "/assets/")
 """What needs no token: it holds nothing of the project, or asks for a key of its own. A `/` at the end is a folder."""
 
-POLL_SECONDS = 0.4
+POLL_SECONDS = 0.2
 """How often to look for what changed, while somebody watches."""
 
 SILENCE_SECONDS = 15.0
