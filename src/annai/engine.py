@@ -12,7 +12,7 @@ from typing import Unpack
 from annai import collection as collections
 from annai.answers import Answer, Freshness, Query, QueryOptions, Where
 from annai.asking.filters import Filters
-from annai.asking.query import check_query, make_query
+from annai.asking.query import check_query, make_conditions, make_query
 from annai.asking.references import find_parts, locate
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
@@ -45,6 +45,7 @@ from annai.types import (
     ImportMode,
     ImportSummary,
     Listing,
+    MetadataField,
     Request,
     RequestStatus,
     Selection,
@@ -310,6 +311,7 @@ class Engine(Project):
                 for hit in answer.results
             ),
             unmatched=filters.unmatched(is_answered=bool(answer.results)),
+            unmet=filters.unmet(is_answered=bool(answer.results)),
             freshness=freshness,
             sources=sources,
         )
@@ -371,11 +373,17 @@ class Engine(Project):
                 raise NotFound(reason) from error
             raise
 
-    def browse(self, path: str = "") -> Listing:
+    def browse(self, path: str = "", where: Sequence[str] = (), since: str = "", until: str = "") -> Listing:
         """The documents under a folder, or those that a glob names."""
         from annai.asking.listing import list_documents  # a search does without it
 
-        return list_documents(self.store, self.config, path)
+        return list_documents(self.store, self.config, path, make_conditions(where, since, until))
+
+    def fields(self, name: str = "") -> list[MetadataField]:
+        """What documents say about themselves."""
+        from annai.asking.listing import list_fields  # a search does without it
+
+        return list_fields(self.store, self.config, name)
 
     def why_missing(self, reference: str) -> str:
         """Why a file that is there is not in the index."""

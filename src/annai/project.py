@@ -18,6 +18,7 @@ from annai.types import (
     ImportMode,
     ImportSummary,
     Listing,
+    MetadataField,
     Request,
     RequestStatus,
     Selection,
@@ -114,8 +115,11 @@ class Project(ABC):
 
     @operation("browse_documents")
     @abstractmethod
-    def browse(self, path: str = "") -> Listing:
-        """The documents under a folder, or those that a glob names; without a path, everything that is searched."""
+    def browse(self, path: str = "", where: Sequence[str] = (), since: str = "", until: str = "") -> Listing:
+        """The documents under a folder, or those that a glob names; without a path, everything that is searched.
+
+        Only those that meet conditions, if any are given as a search takes them.
+        """
 
     @operation("explain_missing")
     @abstractmethod
@@ -138,6 +142,14 @@ class Project(ABC):
     @abstractmethod
     def folder(self, name: str, path: str = "") -> list[FolderEntry]:
         """What the index knows of a folder of a collection: its files and folders, the largest first."""
+
+    @operation("list_fields")
+    @abstractmethod
+    def fields(self, name: str = "") -> list[MetadataField]:
+        """What the documents of a collection, or all that are searched, say about themselves: what `where` takes.
+
+        The fields of most documents come first, each with its most frequent values.
+        """
 
     @operation("add_collection", "waiting")
     @abstractmethod

@@ -285,6 +285,9 @@ class ListedDocument:
     title: str
     sections: int
     tokens: int
+    created: str = ""
+    """When it was written, if it says so; and when it was last changed, as a `Hit` has them."""
+    updated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +301,19 @@ class ListedEntry:
     """Empty for a folder."""
     sections: int = 0
     tokens: int = 0
+    created: str = ""
+    updated: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataField:
+    """Something that documents say about themselves, by which they can be found: `status`, `tags`."""
+
+    name: str
+    documents: int
+    """How many have it."""
+    values: Mapping[str, int] = field(default_factory=dict)
+    """Its most frequent values, and how many documents have each."""
 
 
 @dataclass(frozen=True, slots=True)

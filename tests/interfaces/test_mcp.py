@@ -202,7 +202,7 @@ def test_every_tool_says_what_it_does_and_what_it_takes(agent: Agent) -> None:
             assert tool.annotations.read_only_hint
         assert all(each["description"] for each in tool.input_schema["properties"].values())
     arguments = tools["search"].input_schema
-    assert [*arguments["properties"]] == ["query", "limit", "offset", "content", "path", "mode"]
+    assert [*arguments["properties"]] == ["query", "limit", "offset", "content", "path", "where", "since", "mode"]
     assert arguments["required"] == ["query"]
     assert arguments["properties"]["limit"] == {"type": "integer", "description": "Results to return; default 5."}
 

@@ -12,8 +12,18 @@ from annai.answers import PREVIEW_LINES, Answer, Hit, OtherSection
 from annai.config import Config
 from annai.interfaces.terminal import Screen, cells, echo, standard_output
 from annai.text.escapes import escape_json, escape_line
+from annai.text.metadata import document_times
 from annai.text.width import wrap
-from annai.types import IMPLICIT_COLLECTION, Collection, ImportSummary, Selection, Status, StoredSection
+from annai.types import (
+    IMPLICIT_COLLECTION,
+    Collection,
+    Document,
+    ImportSummary,
+    MetadataField,
+    Selection,
+    Status,
+    StoredSection,
+)
 
 if TYPE_CHECKING:
     from annai.text.matches import Asked
@@ -80,7 +90,7 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
         results.append(values)
     if marks:
         _add_marks(answer, results)
-    names = ("note", "corrected", "expanded", "excluded", "unmatched")
+    names = ("note", "corrected", "expanded", "excluded", "unmatched", "unmet")
     notes = {name: value for name in names if (value := getattr(answer, name))}
     return {
         "query": answer.query,
@@ -125,12 +135,13 @@ def result_count(answer: Answer, shown: int | None = None) -> str:
 
 
 def unmatched_lines(answer: Answer) -> list[str]:
-    """Which of the paths that a search was restricted to lead to no document, and what to do."""
-    return [
+    """Which of the paths and conditions that a search was restricted to lead to no document, and what to do."""
+    paths = [
         f"No document is under “{path}”; "
         + (f"did you mean {' or '.join(similar)}?" if similar else "give a path as a search shows it, or a glob.")
         for path, similar in answer.unmatched.items()
     ]
+    return [*paths, *answer.unmet.values()]
 
 
 def section_json(stored: StoredSection) -> dict[str, object]:
@@ -165,7 +176,13 @@ def selection_json(selection: Selection) -> dict[str, object]:
 def content_json(selection: Selection) -> dict[str, object]:
     """What was asked for of a document: a section's values, its text, and with some lines their numbers."""
     lines = {"start_line": selection.line, "end_line": selection.last_line} if selection.last_line else {}
-    return {**section_json(selection.section), **lines, "file": selection.file, "content": selection.content}
+    return {
+        **section_json(selection.section),
+        **lines,
+        "file": selection.file,
+        **_times_json(selection.document),
+        "content": selection.content,
+    }
 
 
 def document_json(selection: Selection) -> dict[str, object]:
@@ -179,10 +196,23 @@ def document_json(selection: Selection) -> dict[str, object]:
         "title": document.title,
         "format": document.format,
         "front_matter": document.front_matter,
+        **_times_json(document),
         "hash": document.state.hash,
         "content": document.text,
         "sections": [section_json(each) for each in selection.sections if not each.section.piece],
     }
+
+
+def _times_json(document: Document) -> dict[str, object]:
+    """When a document was written, if it says so, and last changed."""
+    created, updated = document_times(document.front_matter, document.state.mtime_ns)
+    return {"created": created or None, "updated": updated}
+
+
+def field_json(field: MetadataField) -> dict[str, object]:
+    """A field of documents as plain values."""
+    values = [{"value": value, "documents": count} for value, count in field.values.items()]
+    return {"name": field.name, "documents": field.documents, "values": values}
 
 
 def section_line(stored: StoredSection) -> str:

@@ -28,6 +28,7 @@ from annai.types import (
     Document,
     FileState,
     ListedDocument,
+    MetadataField,
     Request,
     RequestStatus,
     Section,
@@ -45,6 +46,10 @@ PROCESS_ENDED = "the process that was indexing it ended"
 
 STAGING_SUFFIX = ":building"
 """Marks a collection that is being built, within `bulk`, to replace the one before the colon."""
+
+
+MAX_FIELDS, MAX_FIELD_VALUES = 200, 5
+"""What a list of the fields of a collection's documents tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +208,21 @@ class DocumentReader(ABC):
     @abstractmethod
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document in their order; empty if there is no such document."""
+
+    @abstractmethod
+    def metadata(self, collection: str, name: str) -> list[tuple[str, str]]:
+        """What the collection's documents say about themselves under a name, in no order: path and value, as JSON.
+
+        A document may have several values, or none (`text.metadata`).
+        """
+
+    @abstractmethod
+    def fields(self, collection: str) -> list[MetadataField]:
+        """The names under which the collection's documents say something, those of most documents first.
+
+        At most `MAX_FIELDS`, each with its `MAX_FIELD_VALUES` most frequent values, ties by name and by the value's
+        JSON.
+        """
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

@@ -142,4 +142,15 @@ MIGRATIONS = (
     -- When a file's content or status last changed: what was written with the old size and time is noticed by it.
     ALTER TABLE annai_files ADD COLUMN ctime_ns bigint NOT NULL DEFAULT 0;
     """,
+    """
+    -- What documents say about themselves, name by name, the values as JSON: text/metadata.py. `metadata.py` fills it
+    -- from the documents that there are.
+    CREATE TABLE annai_metadata (
+        name text COLLATE "C" NOT NULL,
+        value text COLLATE "C" NOT NULL,
+        document_id bigint NOT NULL,
+        PRIMARY KEY (name, value, document_id)
+    );
+    CREATE INDEX annai_metadata_document ON annai_metadata (document_id);
+    """,
 )
