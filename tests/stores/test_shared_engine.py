@@ -73,6 +73,7 @@ def forget_claims(config: Config) -> None:
             "DROP TABLE identity",
             "DROP TABLE engine_copies",
             "ALTER TABLE files DROP COLUMN ctime_ns",
+            "DROP TABLE metadata",
             "PRAGMA user_version = 4",
         ):
             store._database.rows(statement)

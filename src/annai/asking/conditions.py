@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 
 from annai.answers import Condition, Operator
 from annai.errors import QueryError
-from annai.text.metadata import UPDATED, Span, fold, parse_date, value_text
+from annai.text.metadata import TIME_NAMES, UPDATED, Span, fold, parse_date, value_text
 from annai.values import shorten
 
 MAX_SUGGESTED = 5
@@ -44,7 +44,10 @@ def parse_condition(text: str) -> Condition:
         value = value[1:-1]
     if not value and operator not in ("=", "!="):
         raise QueryError(f"where needs a value to compare with after {match['field']}{operator}, as in date>=2025-01.")
-    return Condition(fold(match["field"]), cast(Operator, operator), value)
+    field = fold(match["field"])
+    if field in TIME_NAMES and _AGO.fullmatch(fold(value)):
+        value = parse_moment(field, value, datetime.now().astimezone())
+    return Condition(field, cast(Operator, operator), value)
 
 
 def parse_conditions(where: Iterable[str], since: str = "", until: str = "") -> tuple[Condition, ...]:

@@ -62,7 +62,7 @@ class Filters:
                 known = Counter[str]()
                 for name in self._sources if not values else ():
                     known.update({each.name: each.documents for each in self._store.fields(name)})
-                frequent = [value for value, _ in values.most_common()]
+                frequent = sorted(values, key=lambda value: (-values[value], value))
                 found[str(condition)] = why_unmet(condition, frequent, [each for each, _ in known.most_common()])
         if not found and not is_answered and self._meeting and not self.parts():
             every = " and ".join(map(str, self._meeting))

@@ -84,6 +84,7 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
         values = asdict(hit)
         if not hit.more:
             del values["more"]
+        values["created"] = hit.created or None
         values = {name: values[name] for name in ("id", "collection", "path", "file")} | values
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]

@@ -47,12 +47,12 @@ CONDITIONS = (
     Argument(
         "where",
         "condition",
-        "Front matter (=, !=, <, <=, >, >=): `status=draft`, `tags=k8s`, `date>=2025-01`; all must hold.",
+        "Metadata: `tags=k8s`, `status!=draft`, `updated>=2w` (ago).",
         maximum=MAX_CONDITION_CHARACTERS,
         several=True,
         is_list=True,
     ),
-    Argument("since", "string", "Updated since: `2w`, `2025-01-31`.", default="", maximum=MAX_CONDITION_CHARACTERS),
+    Argument("since", "string", "", default="", maximum=MAX_CONDITION_CHARACTERS, hidden=True),
     Argument("until", "string", "", default="", maximum=MAX_CONDITION_CHARACTERS, hidden=True),
 )
 """What documents must say about themselves, in every tool that finds some."""
