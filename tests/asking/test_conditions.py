@@ -41,8 +41,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         yield engine
 
 
-def found(engine: Engine, *where: str, **options: Any) -> list[str]:
-    return sorted(hit.path for hit in engine.search("zebra", where=where, limit=5, refresh=False, **options))
+def found(engine: Engine, *where: str, since: str = "", until: str = "") -> list[str]:
+    answer = engine.search("zebra", where=where, since=since, until=until, limit=5, refresh=False)
+    return sorted(hit.path for hit in answer)
 
 
 @pytest.mark.parametrize(
@@ -107,14 +108,14 @@ def test_conditions_that_no_document_meets_together_are_named_together(engine: E
 
 def test_the_fields_of_documents_are_listed_with_frequent_values(engine: Engine) -> None:
     fields = {each.name: each for each in engine.fields()}
-    assert (fields["status"].documents, [*fields["status"].values.items()][0]) == (153, ("other", 150))
+    assert (fields["status"].documents, next(iter(fields["status"].values.items()))) == (153, ("other", 150))
     assert fields["updated"].documents == 154
     assert fields["tags"].values == {"K8S": 1, "Linux": 1, "deploy": 1, "k8s": 1}
     assert fields["author.name"].values == {"Ann": 1}
 
 
 def test_a_call_and_a_tool_take_conditions(engine: Engine) -> None:
-    def call(method: str, **params: object) -> Any:
+    def call(method: str, **params: object) -> Any:  # noqa: ANN401 - JSON
         sent = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         return Service(engine, engine.config).answer(sent)
 
