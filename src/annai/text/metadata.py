@@ -30,10 +30,12 @@ TIME_NAMES = {
     ),
     UPDATED: (
         *("updated", "updated_at", "date_updated", "lastmod", "last_modified", "last_modified_at", "last_updated"),
-        *("last_update", "last_update.date", "modified", "modified_at", "date_modified", "modification_date"),
+        *("last_update", "modified", "modified_at", "date_modified", "modification_date"),
     ),
 }
 """Under which names documents say when they were written and changed, the surest first."""
+
+_ALL_TIME_NAMES = frozenset(name for names in TIME_NAMES.values() for name in names)
 
 _LISTS = frozenset({"tag", "tags", "category", "categories", "keyword", "keywords"})
 """Names under which a string with commas is a list."""
@@ -66,13 +68,13 @@ def metadata(front_matter: Mapping[str, object]) -> list[tuple[str, str]]:
         return []
     found = _all_values(front_matter)
     kept = [(name, value) for name, value in found if name not in TIME_NAMES][: MAX_VALUES - len(TIME_NAMES)]
-    given = _given_times(found)
+    given = _given_times(front_matter)
     return [*kept, *((name, json.dumps(given[name].text)) for name in TIME_NAMES if name in given)]
 
 
 def document_times(front_matter: Mapping[str, object], mtime_ns: int) -> tuple[str, str]:
     """When a document was created, if it says so, and updated: when it says so, or when its file was changed."""
-    given = _given_times(_all_values(front_matter)) if front_matter else {}
+    given = _given_times(front_matter) if front_matter else {}
     created, updated = given.get(CREATED), given.get(UPDATED)
     return created.text if created else "", updated.text if updated else file_time(mtime_ns)
 
@@ -139,14 +141,18 @@ def _end(first: datetime, month: int | None, day: int | None) -> float:
         return float("inf")
 
 
-def _given_times(found: Mapping[tuple[str, str], None]) -> dict[str, Span]:
-    """When the document says it was created and updated."""
-    values: dict[str, str] = {}
-    for name, value in found:
-        values.setdefault(_NAME_GAPS.sub("_", name), value)
+def _given_times(front_matter: Mapping[str, object]) -> dict[str, Span]:
+    """When the document says it was created and updated; made for lists, so it looks at these names alone."""
+    values: dict[str, object] = {}
+    for key, value in islice(front_matter.items(), MAX_LOOKED_AT):
+        name = _NAME_GAPS.sub("_", fold(str(key)[:MAX_NAME_CHARACTERS]))
+        if name in _ALL_TIME_NAMES:
+            # Docusaurus has an object with the date, and who changed it.
+            values.setdefault(name, value.get("date") if isinstance(value, Mapping) else value)
     given: dict[str, Span] = {}
     for name, aliases in TIME_NAMES.items():
-        spans = (parse_date(str(json.loads(values[alias]))) for alias in aliases if alias in values)
+        texts = (str(values[alias]) for alias in aliases if isinstance(values.get(alias), str | int))
+        spans = (parse_date(text) for text in texts if len(text) <= MAX_VALUE_CHARACTERS)
         if span := next(filter(None, spans), None):
             given[name] = span
     return given
