@@ -28,7 +28,9 @@ class Condition:
     """Empty with `=` for documents without the field, with `!=` for those that have it."""
 
     def __str__(self) -> str:
-        return f"{self.field}{self.operator}{self.value}"
+        # As it can be typed again.
+        is_plain = self.value == self.value.strip() and not self.value.startswith(('"', "'", "="))
+        return f"{self.field}{self.operator}" + (self.value if is_plain else f'"{self.value}"')
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,15 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
         parse_condition(text)
 
 
+@given(name=st.text(min_size=1), operator=st.sampled_from(["=", "!=", "<", "≥", "＝"]), value=st.text())
+def test_a_condition_can_be_typed_again_as_it_is_shown(name: str, operator: str, value: str) -> None:
+    try:
+        condition = parse_condition(f"{name}{operator}{value}")
+    except QueryError:
+        return
+    assert parse_condition(str(condition)) == condition
+
+
 def test_how_long_ago_is_a_moment() -> None:
     now = datetime(2025, 3, 31, 12).astimezone()
     moments = {"12h": "2025-03-31T00:00", "3 days": "2025-03-28T12:00", "2w": "2025-03-17T12:00", "1m": "2025-02-28"}

@@ -8,6 +8,7 @@ and values, so that all of them answer alike.
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -23,7 +24,7 @@ MAX_SUGGESTED = 5
 """Values or names that a sentence about an unmet condition tells."""
 
 _CONDITION = re.compile(r"\s*(?P<field>[^=<>!]+?)\s*(?P<operator>!=|<=|>=|==|=|<|>)\s*(?P<value>.*?)\s*", re.DOTALL)
-_SIGNS = str.maketrans({"≠": "!=", "≤": "<=", "≥": ">=", "＝": "=", "＜": "<", "＞": ">", "！": "!"})
+_SIGNS = str.maketrans({"≠": "!=", "≤": "<=", "≥": ">="})
 
 _NUMBER = re.compile(r"[+-]?(\d{1,300}\.?\d{0,300}|\.\d{1,300})(e[+-]?\d{1,3})?")
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -34,8 +35,8 @@ _NAMED_DAYS = {"today": 0, "yesterday": 1, "今日": 0, "昨日": 1}
 
 def parse_condition(text: str) -> Condition:
     """A condition as it is typed. Raises `QueryError` for what is none."""
-    match = _CONDITION.fullmatch(text.translate(_SIGNS))
-    if match is None:
+    match = _CONDITION.fullmatch(unicodedata.normalize("NFKC", text).translate(_SIGNS))
+    if match is None or not fold(match["field"]):
         raise QueryError(
             f"where takes FIELD=VALUE, or !=, <, <=, >, >= (status=draft, date>=2025-01-01), not {shorten(text)}."
         )
