@@ -159,14 +159,17 @@ class Engine(Project):
     # Indexing
 
     def import_collection(
-        self, name: str = "", mode: ImportMode = "update", *, progress: Progress | None = None
+        self,
+        name: str = "",
+        mode: ImportMode = "update",
+        chunk_size: int | None = None,
+        chunk_overlap: int | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> ImportSummary:
         """Index one collection: all of it, or what changed. Without a name, the project's only one."""
-        candidates = collections.searchable(self.store, self.config, (name,) if name else ())
-        if len(candidates) > 1:
-            names = ", ".join(each.name for each in candidates)
-            raise CollectionError(f"There are several collections ({names}); name one with `-n NAME`.")
-        (collection,) = candidates
+        known = collections.only_one(collections.searchable(self.store, self.config, (name,) if name else ()))
+        collection = collections.chunked(self.config, known, chunk_size, chunk_overlap)
         if mode == "new" and self.store.statistics(collection.name).documents:
             raise CollectionError(
                 f"The collection {collection.name!r} already has data; "
@@ -174,6 +177,8 @@ class Engine(Project):
             )
         if mode == "replace":
             return self._updates.replace(collection, progress)
+        if collection != known:
+            self.store.save_collection(collection)
         return self._updates.update([(collection, None)], progress=progress)
 
     def rebuild(

@@ -31,6 +31,10 @@ class Collection:
     """The identity of the embedder that made its vectors; empty while it has none."""
     settings: str = ""
     """A fingerprint of the settings its sections were made with; when it changes, every file is indexed anew."""
+    chunk_size: int | None = None
+    """Tokens per window or piece, as an import was told; None: as the settings say."""
+    chunk_overlap: int | None = None
+    """Tokens shared by neighbours, in the same way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from time import perf_counter
 
-from annai.collection import find, here, within_root
+from annai.collection import chunking_of, find, here, within_root
 from annai.config import Config
 from annai.embedders.base import Embedder
 from annai.embedders.static import token_model
@@ -59,7 +59,7 @@ from annai.types import (
 
 logger = logging.getLogger(__name__)
 
-PIPELINE_VERSION = 4
+PIPELINE_VERSION = 5
 """Raised when sections, words or embedded texts are made differently: every index is then rebuilt."""
 
 CLAIM_FILES, CLAIM_SHARE = 128, 1 / 32
@@ -177,7 +177,8 @@ class Indexer:
 
         When it fails or is interrupted, the new data is deleted; if its process dies, the next one deletes it.
         """
-        self._store.save_collection(collection)
+        if all(each.name != collection.name for each in self._store.collections()):
+            self._store.save_collection(collection)
         name = collection.name + STAGING_SUFFIX
         with self._store.bulk():
             self._store.delete_collection(name)
@@ -194,7 +195,9 @@ class Indexer:
 
     def _build(self, collection: Collection, name: str, run: Run) -> Outcomes:
         """Index everything of a collection into another one."""
-        staging = self._record_settings(Collection(name, collection.source, enabled=False))
+        staging = self._record_settings(
+            dataclasses.replace(collection, name=name, description="", enabled=False, imported_at="", settings="")
+        )
         with timer("scan"):
             found = self._scan(collection, {})
         outcomes: Outcomes = Counter()
@@ -210,7 +213,8 @@ class Indexer:
         from annai.text.outline import outline  # only a repair needs it here
 
         whole = dataclasses.replace(document, outline=outline(document.text, document.format, document.body_start))
-        sections = load_splitter(self._config.chunking.strategy)(whole, self._config.chunking)
+        chunking = chunking_of(self._config, collection)
+        sections = load_splitter(chunking.strategy)(whole, chunking)
         change = Change(ChangeKind.UPDATED, document.path, collection.source / document.path)
         self._write(collection, [Prepared(change, whole, sections)])
 
@@ -259,7 +263,7 @@ class Indexer:
     def _record_settings(self, collection: Collection) -> Collection:
         """Store the embedder and settings that the index is made with; if the settings changed, index every file."""
         embedder = self._embedder(collection).identity
-        recorded = dataclasses.replace(collection, embedder=embedder, settings=self._fingerprint())
+        recorded = dataclasses.replace(collection, embedder=embedder, settings=self._fingerprint(collection))
         if recorded != collection:
             # In this order: killed in between, the next run finds the old settings and marks the files again.
             if collection.settings != recorded.settings:
@@ -441,10 +445,10 @@ class Indexer:
                 "`--yes` indexes them all, and [files] in annai.toml excludes some."
             )
 
-    def _fingerprint(self) -> str:
-        """Everything besides the documents that sections depend on."""
-        tokens = token_model().identity
-        return f"{PIPELINE_VERSION}; {tokens}; {self._config.chunking}; {self._config.files.max_file_mb} MB"
+    def _fingerprint(self, collection: Collection) -> str:
+        """Everything besides the documents that a collection's sections depend on."""
+        tokens, chunking = token_model().identity, chunking_of(self._config, collection)
+        return f"{PIPELINE_VERSION}; {tokens}; {chunking}; {self._config.files.max_file_mb} MB"
 
 
 def _should_try(change: Change, known: Mapping[str, FileState], retry_failed: bool) -> bool:

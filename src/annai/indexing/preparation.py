@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from annai.collection import chunking_of
 from annai.config import Config
 from annai.embedders.base import Embedder
 from annai.errors import AnnaiError, ReadError, SkippedFile
@@ -70,12 +71,13 @@ def prepare(collection: Collection, change: Change, config: Config, clock: Stopw
     # Most searches find nothing changed and need no reader.
     from annai.files.reader import read_document
 
-    split = load_splitter(config.chunking.strategy)
+    chunking = chunking_of(config, collection)
+    split = load_splitter(chunking.strategy)
     try:
         with clock.measure("read"):
             document = read_document(collection.name, collection.source, change, config.files)
         with clock.measure("split"):
-            return Prepared(change, document, split(document, config.chunking))
+            return Prepared(change, document, split(document, chunking))
     except ReadError as error:
         problem = Problem("skipped" if isinstance(error, SkippedFile) else "failed", str(error))
         return Prepared(change, state=dataclasses.replace(state, problem=problem))
