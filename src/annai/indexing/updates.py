@@ -34,7 +34,9 @@ class Updates:
     def replace(self, collection: Collection, progress: Progress | None = None) -> ImportSummary:
         """Index all of a collection anew; searches find what it held before until that is done."""
         with self.alone(), Run(self._config, progress) as run:
-            return _summary(self._indexer.replace(collection, run), run.done)
+            outcomes = self._indexer.replace(collection, run)
+            self._store.apply_settings()
+        return _summary(outcomes, run.done)
 
     def update(
         self,
@@ -49,6 +51,7 @@ class Updates:
             for collection, only in parts:
                 unchanged += self._indexer.request(collection, only, force=force)[1]
             outcomes = self._process(run, IMPORT_WAIT_SECONDS)
+            self._store.apply_settings()
         return _summary(outcomes, run.done, unchanged)
 
     def update_first(

@@ -339,6 +339,12 @@ class StoreUpkeep(ABC):
     def vacuum(self) -> None:
         """Give back the space of what was deleted, and order the index for searching."""
 
+    def apply_settings(self) -> None:  # noqa: B027 - most engines have no such settings
+        """Build again what was built with other settings of the engine (`store.hnsw_*`); searches go on meanwhile.
+
+        Only the holder of the index lock may call it: nobody else writes then.
+        """
+
 
 class Store(DocumentWriter, PassageSearcher, StoreUpkeep):
     """Documents, their sections, vectors and keywords, and what is remembered of files and collections.

@@ -207,6 +207,10 @@ class SqliteStore(Store):
         self._database.rows("VACUUM")
         self._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
+    def apply_settings(self) -> None:
+        """Those of the engine beside the file, if there is one."""
+        self._vectors.apply_settings()
+
     def close(self) -> None:
         """Close the file, and what is beside it."""
         self._vectors.close()
