@@ -176,7 +176,8 @@ class Section:
     piece: int = 0
     """1, 2, 3 … for the pieces of a leaf; 0 for a section proper."""
     last_depth: int = -1
-    """The deepest heading level this span stands for: 1 for a document that is one H1 chapter; else its depth."""
+    """The deepest heading level this span stands for: of a chapter that is the whole document, of short sections that
+    stayed inside this one; else its depth."""
     is_passage: bool = True
 
 

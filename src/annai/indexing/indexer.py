@@ -29,6 +29,7 @@ from annai.indexing.preparation import (
     batches,
     embed,
     failure,
+    log_details,
     log_problem,
     prepare,
     prepare_together,
@@ -120,7 +121,10 @@ class Indexer:
         if confirm and not known and len(found.changes) > MAX_UNCONFIRMED_FILES:
             self._confirm_first_index(confirm, collection, found)
         paths = [change.path for change in found.changes if _should_try(change, known, retry_failed)]
-        logger.debug("[index] %s: %d changes, %d unchanged", collection.name, len(paths), found.unchanged)
+        kinds = Counter(str(change.kind) for change in found.changes)
+        counts = ", ".join(f"{kind}={kinds[kind]}" for kind in ChangeKind)
+        files = len(found.changes) - kinds[ChangeKind.DELETED] + found.unchanged
+        logger.debug("[index] %s: %d files (%s, unchanged=%d)", collection.name, files, counts, found.unchanged)
         if not paths and not collection.imported_at:
             self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
         return self._queue(collection.name, paths, at_once, first) if paths else [], found.unchanged
@@ -364,6 +368,7 @@ class Indexer:
         """Read and split files, in their order, and count them."""
         for prepared in self._prepare_all(collection, changes, killers, run):
             log_problem(prepared)
+            log_details(prepared)
             run.count(prepared)
             yield prepared
 
@@ -387,6 +392,8 @@ class Indexer:
 
     def _write(self, collection: Collection, batch: list[Prepared]) -> list[Prepared]:
         """Embed and write a batch; a document that makes this fail is isolated and stored as a problem."""
+        passages = sum(each.passages for each in batch)
+        logger.debug("[index] batch: %d files, %d passages", len(batch), passages)
         try:
             with self._clock.measure("embed"):
                 documents = [each.indexed for each in batch if each.indexed]

@@ -24,6 +24,9 @@ TO_READ = (ChangeKind.NEW, ChangeKind.UPDATED)
 BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
 """A batch is written when it holds this much: this limits memory, and the work that an interruption loses."""
 
+MAX_LOGGED_PASSAGES = 30
+"""Passages of a file whose lengths are logged."""
+
 ADDITIVE_BATCH_PASSAGES = 1024
 """The same for an embedder that takes no time to speak of: the more are written together, the fewer lists of words."""
 
@@ -115,6 +118,22 @@ def log_problem(prepared: Prepared) -> None:
         logger.error("failed: %s\n%s", prepared.change.path, prepared.trace)
     elif problem:
         logger.info("%s: %s: %s", problem.kind, prepared.change.path, problem.reason)
+
+
+def log_details(prepared: Prepared) -> None:
+    """Log, with `--verbose`, what became of a file: its hash, and how many passages of how many characters it has."""
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
+    logger.debug("[index] processing: %s (%s)", prepared.change.path, prepared.change.kind)
+    if prepared.document:
+        lengths = [each.end - each.start for each in prepared.sections if each.is_passage]
+        shown = ", ".join(map(str, lengths[:MAX_LOGGED_PASSAGES])) + (
+            ", …" if len(lengths) > MAX_LOGGED_PASSAGES else ""
+        )
+        logger.debug("[index]   hash: %s", prepared.document.state.hash)
+        logger.debug(
+            "[index]   split: %d sections, %d passages, chars=[%s]", len(prepared.sections), len(lengths), shown
+        )
 
 
 def failure(change: Change, error: Exception) -> Prepared:
