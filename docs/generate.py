@@ -48,8 +48,8 @@ def rpc_page() -> str:
     lines = [
         "# JSON-RPC",
         "",
-        "Generated from the program; `make docs` updates this page. A server (`annai server start`) answers JSON-RPC 2.0",
-        "at `/rpc`: one call or a batch of up to 100, by `POST`, with `Authorization: Bearer TOKEN` (the token is in",
+        "Generated from the program; `make docs` updates this page. A server (`annai server start`) answers JSON-RPC",
+        "2.0 at `/rpc`: one call or a batch of up to 100, by `POST`, with `Authorization: Bearer TOKEN` (the token is in",
         "`.annai/token`). Parameters go by name or in order; paths of folders are absolute. An error's `message` is a",
         "sentence that says what to do, and `data.kind` names its class in `annai.errors`. Answers are the values of",
         "[the Python API](python.md) as JSON. A call marked *waiting* may wait for the index, one marked *long* until",
@@ -83,7 +83,8 @@ def _type_text(hint: TypeHint) -> str:
     inner = [each for each in get_args(hint) if each not in (type(None), Ellipsis)]
     if inner:
         text = _type_text(inner[0])
-        return f"a list of: {text}" if get_origin(hint) in (tuple, list, Sequence) else text
+        origin: TypeHint = get_origin(hint)
+        return f"a list of: {text}" if origin in (tuple, list, Sequence) else text
     names = {str: "string", int: "integer", float: "number", bool: "boolean", Path: "absolute path"}
     return names[hint]
 
