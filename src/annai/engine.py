@@ -45,6 +45,7 @@ from annai.types import (
     ImportMode,
     ImportSummary,
     Listing,
+    Queued,
     Request,
     RequestStatus,
     Selection,
@@ -56,6 +57,9 @@ SEARCH_WAIT_SECONDS = 2.0
 
 MOST_REQUESTS = 1000
 """Lines of the queue that one call returns."""
+
+MOST_QUEUED = 100
+"""Requests that are returned when files were queued."""
 
 STATUS_ERRORS = STATUS_FILES = 5
 
@@ -193,7 +197,7 @@ class Engine(Project):
         ]
         return ImportSummary(*map(sum, zip(*map(dataclasses.astuple, summaries), strict=True)))
 
-    def request_index(self, path: str, force: bool = False) -> list[Request]:
+    def request_index(self, path: str, force: bool = False) -> Queued:
         """Queue what lies under a path, and return without waiting."""
         numbers = [
             number
@@ -201,7 +205,8 @@ class Engine(Project):
             for number in self._indexer.request(collection, only, force=force)[0]
         ]
         self._wake_worker()
-        return self.store.requests.get(numbers)
+        numbers.sort()
+        return Queued(len(numbers), tuple(reversed(self.store.requests.get(numbers[:MOST_QUEUED]))))
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None

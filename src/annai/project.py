@@ -18,6 +18,7 @@ from annai.types import (
     ImportMode,
     ImportSummary,
     Listing,
+    Queued,
     Request,
     RequestStatus,
     Selection,
@@ -201,8 +202,8 @@ class Project(ABC):
 
     @operation("index_document", "waiting")
     @abstractmethod
-    def request_index(self, path: str, force: bool = False) -> list[Request]:
-        """Queue what lies under a path, and return without waiting."""
+    def request_index(self, path: str, force: bool = False) -> Queued:
+        """Queue what lies under a path, and return without waiting: how many files, and the first hundred of them."""
 
     @abstractmethod
     def refresh(

@@ -107,6 +107,16 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Queued:
+    """What was queued."""
+
+    count: int
+    """How many files."""
+    requests: tuple[Request, ...]
+    """The requests of the first of them, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
 class Heading:
     """A heading line of a document."""
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -416,3 +416,33 @@ def test_collections_are_indexed_and_searched_apart(tmp_path: Path) -> None:
         engine.delete_collection("one")
         engine.delete_collection("two")
         assert engine.list_collections() == []
+
+
+def test_queueing_many_files_returns_how_many_and_some_of_them(engine: Engine, write: Write) -> None:
+    for number in range(150):
+        write(f"{number:03}.md", "apple")
+    queued = engine.request_index("000.md")
+    assert (queued.count, [each.path for each in queued.requests]) == (1, ["000.md"])
+    queued = engine.request_index("root:.", force=True)
+    assert (queued.count, len(queued.requests)) == (150, 100)
+
+
+def test_the_time_of_a_first_index_is_that_of_all_processes(
+    docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "MAX_UNCONFIRMED_FILES", 10)
+    for number in range(20):
+        write(f"{number}.md", "apple " * 50)
+    told: list[float] = []
+
+    def refuse(_: int, seconds: float) -> bool:
+        told.append(seconds)
+        return False
+
+    for processes in (1, 4):
+        # One second passes between two looks at the clock.
+        monkeypatch.setattr(indexer, "perf_counter", count().__next__)
+        config = override(quick_config(docs), "worker", processes=processes)
+        with Engine(config) as engine, pytest.raises(CollectionError, match="was not indexed"):
+            engine.refresh(confirm=refuse)
+    assert told[0] == pytest.approx(4 * told[1])

@@ -233,3 +233,13 @@ def test_a_folder_of_qdrant_is_for_one_process(tmp_path: Path, quick_folder: str
             [sys.executable, "-c", code, str(tmp_path), quick_folder], capture_output=True, text=True, check=False
         )
     assert "is for one process only" in done.stderr
+
+
+def test_what_an_engine_is_to_forget_is_looked_up_by_an_index(store: Store) -> None:
+    assert isinstance(store, SqliteStore)
+    for statement in (
+        "DELETE FROM leftovers WHERE first = 1 AND past = 2",
+        "SELECT * FROM leftovers WHERE due_at <= 1",
+    ):
+        plan = store._database.rows(f"EXPLAIN QUERY PLAN {statement}")
+        assert "USING INDEX leftovers_by" in str(plan)

@@ -36,6 +36,7 @@ from annai.indexing.preparation import (
     problem_of,
 )
 from annai.indexing.probe import KILLED_TWICE, find_killers
+from annai.indexing.processes import process_count
 from annai.indexing.run import Run
 from annai.project import Confirm
 from annai.splitters.base import load_splitter
@@ -445,7 +446,9 @@ class Indexer:
         start = perf_counter()
         embed([prepare(collection, change, self._config, self._clock) for change in sample], embedder)
         share = sum(change.size for change in sample) / max(found.total_bytes, 1)
-        seconds = (perf_counter() - start) / max(share, 1e-9)
+        # One process measured, and all of them will work.
+        workers = process_count(self._config) if embedder.is_additive else 1
+        seconds = (perf_counter() - start) / max(share, 1e-9) / workers
         if not confirm(len(found.changes), seconds):
             raise CollectionError(
                 f"{collection.source} was not indexed, because it has {len(found.changes):,} files; "

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.errors import EmbedderError
-from annai.models.catalog import MODELS, KnownModel
+from annai.models.catalog import MODELS, KnownModel, known_model
 from annai.settings import Embedding
 
 AUTO = "auto"
@@ -58,8 +58,10 @@ def configured_dimension(settings: Embedding, known: KnownModel | None, default:
     """How many numbers a vector is to have; 0 where only the model can tell."""
     if not settings.dimensions:
         return default or (known.dimension if known else 0)
-    if known and not known.allows(settings.dimensions):
-        raise _wrong_dimension(known.name, _possible(known), settings)
+    # A folder is known by its name, though its own files say how it was trained.
+    named = known or known_model(Path(settings.model).name)
+    if named and not named.allows(settings.dimensions):
+        raise _wrong_dimension(named.name, _possible(named), settings)
     return settings.dimensions
 
 

@@ -188,7 +188,8 @@ class SqliteStore(Store):
         with self._database.reading():
             sections, vectors = self._documents.section_keys(), self._documents.vector_keys()
             passages, words = self._words.word_counts()
-            return Inventory(sections, self._vectors.present(vectors), passages, words)
+            lost = np.setdiff1d(self._documents.passage_keys(), self._passages.stored_keys())
+            return Inventory(sections, np.setdiff1d(self._vectors.present(vectors), lost), passages, words)
 
     def sweep(self) -> None:
         """Delete what has no document, and write the lists of words without what was deleted."""
