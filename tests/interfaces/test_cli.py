@@ -340,14 +340,6 @@ def test_config_is_accepted_before_and_after_the_command_and_from_the_environmen
     assert "docs/a.md:3" in annai("search", "apple", environment={"ANNAI_CONFIG": str(config)}).stdout
 
 
-@pytest.mark.parametrize("program", ["mdvec", "search-docs"])
-def test_the_ancestors_names_are_the_same_program(program: str) -> None:
-    done = subprocess.run(
-        [Path(sys.executable).parent / program, "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("annai")
-
-
 def test_verbose_tells_of_every_file_and_the_run_ends_with_a_summary(annai_here: Annai, write: Write) -> None:
     write("りんご.md", "# りんご\n\nAn apple.")
     file = write("b.md", "# B\n\nA banana.")
