@@ -434,7 +434,7 @@ def test_an_older_index_tells_what_documents_say_about_themselves(postgres_url: 
         assert tags
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("DROP TABLE annai_metadata")
-        connection.execute("UPDATE annai_schema SET version = 2")
+        connection.execute("UPDATE annai_schema SET version = 3")
     replica = postgres_url.replace("search_path", "default_transaction_read_only%3Don%20-csearch_path")
     for url in (replica, postgres_url):
         with PostgresStore(settings(url)) as opened:

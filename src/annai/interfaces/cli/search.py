@@ -41,7 +41,13 @@ from annai.values import choices
 @click.option("--since", default="", metavar="WHEN", help="Search only documents updated since: 2w, or 2025-01-31.")
 @click.option("--until", default="", metavar="WHEN", help="Search only documents last updated until then.")
 @click.option("--mode", type=click.Choice(choices(Mode)), help="Search by meaning, words or both.")
-@click.option("--sort", type=click.Choice(choices(Sort)), default="score", show_default=True)
+@click.option(
+    "--sort",
+    type=click.Choice(choices(Sort)),
+    default="score",
+    show_default=True,
+    help="Order of the best results; depth: documents first, -depth: the deepest sections first.",
+)
 @click.option("--clean-only", is_flag=True, help="Exclude documents that changed since they were indexed.")
 @click.option(
     "--content",

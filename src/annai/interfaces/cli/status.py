@@ -1,5 +1,7 @@
 """`annai status`: how does the index stand?"""
 
+from collections import Counter
+
 import click
 
 from annai.asking.conditions import shorten_value
@@ -18,14 +20,14 @@ from annai.interfaces.render import (
 )
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
-from annai.types import MetadataField, Status
+from annai.types import CollectionStatus, MetadataField, Status
 
 MAX_VALUE_CELLS = 24
 """Characters of a value in the table of fields."""
 
 
 @click.command()
-@click.option("-n", "--name", default="", help="Show only this collection, and list its documents.")
+@click.option("-n", "--name", default="", help="Show this collection alone, with all its documents.")
 @click.option("--fields", is_flag=True, help="List what --where can search by: the fields of the documents.")
 @format_option
 @project_command()
@@ -41,9 +43,9 @@ def command(config: Config, name: str, fields: bool, form: str | None) -> None:
         return
     with open_project(config) as project:
         status = project.status(name)
-        paths = project.document_paths(name) if name else []
+        paths = project.document_paths(name) if name else None
     if (form or config.display.default_format) == "json":
-        print_json(status_json(status))
+        print_json(status_json(status, paths))
         return
     lines: list[tuple[str, ...]] = [
         ("Project   ", str(status.root)),
@@ -56,8 +58,10 @@ def command(config: Config, name: str, fields: bool, form: str | None) -> None:
         lines += queue_lines(status)
     print_lines(lines, config)
     echo()
-    _print_collections(status, config)
-    if not name:
+    if name:
+        _print_collection(status.collections[0], config)
+    else:
+        _print_collections(status, config)
         echo(f"\n{searched_sentence(status)}")
     if paths:
         echo()
@@ -81,6 +85,25 @@ def _print_fields(config: Config, name: str, form: str | None) -> None:
 def _frequent(field: MetadataField) -> str:
     values = [f"{shorten_value(value, MAX_VALUE_CELLS)} ({count:,})" for value, count in field.values.items()]
     return ", ".join(values) or "what they say, or the times of their files"
+
+
+def _print_collection(status: CollectionStatus, config: Config) -> None:
+    """All that is known of one collection."""
+    collection, statistics = status.collection, status.statistics
+    kinds = Counter(state.problem.kind for state in status.problems if state.problem)
+    problems = "".join(f", {count:,} {kind}" for kind, count in sorted(kinds.items()))
+    lines: list[tuple[str, ...]] = [
+        ("Collection ", collection.name, "" if collection.enabled else "(disabled)"),
+        ("Description", collection.description),
+        ("Source     ", str(collection.source)),
+        ("Documents  ", f"{statistics.documents:,}{problems}"),
+        ("Sections   ", f"{statistics.sections:,}"),
+        ("Vectors    ", f"{statistics.vectors:,}", f"({collection.embedder})" if collection.embedder else ""),
+        ("Last import", local_time(collection.imported_at) or "never"),
+    ]
+    sizes = (("Chunk size ", collection.chunk_size), ("Overlap    ", collection.chunk_overlap))
+    lines += [(label, f"{tokens:,} tokens (as an import was told)") for label, tokens in sizes if tokens is not None]
+    print_lines([tuple(filter(None, line)) for line in lines], config)
 
 
 def _print_collections(status: Status, config: Config) -> None:

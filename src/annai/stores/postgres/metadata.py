@@ -14,7 +14,7 @@ from annai.types import MetadataField
 if TYPE_CHECKING:
     from annai.stores.postgres.database import Connection, PostgresDatabase
 
-VERSION = 3
+VERSION = 4
 """The version of the schema that has the table."""
 
 FILL_BATCH = 1_000

@@ -143,6 +143,11 @@ MIGRATIONS = (
     ALTER TABLE annai_files ADD COLUMN ctime_ns bigint NOT NULL DEFAULT 0;
     """,
     """
+    -- What an import was told of the sizes of pieces; NULL: the settings say it.
+    ALTER TABLE annai_collections ADD COLUMN chunk_size integer;
+    ALTER TABLE annai_collections ADD COLUMN chunk_overlap integer;
+    """,
+    """
     -- What documents say about themselves, name by name, the values as JSON: text/metadata.py. `metadata.py` fills it
     -- from the documents that there are.
     CREATE TABLE annai_metadata (

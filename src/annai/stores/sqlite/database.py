@@ -23,7 +23,7 @@ BUSY_TIMEOUT_MS = 30_000
 """How long to wait for another process that is writing."""
 
 
-VERSION_BEFORE_METADATA = 6
+VERSION_BEFORE_METADATA = 7
 """Files of this version lack one table, which can be made from the others."""
 
 FileId = tuple[int, int]
