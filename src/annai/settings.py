@@ -17,6 +17,7 @@ Pooling = Literal["auto", "mean", "cls", "last"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 ListFormat = Literal["table", "json"]
 ColorMode = Literal["auto", "always", "never"]
+RerankApi = Literal["auto", "cohere", "jina", "tei", "vllm"]
 CollectionTools = Literal["auto", "each", "one"]
 
 
@@ -214,7 +215,7 @@ class Search:
     rerank: str = setting(
         "off",
         "Reorder the best results with the model in [rerank]; cross-encoder: a local one (annai[local]); "
-        "http: a service with Cohere's, Jina's or TEI's /rerank.",
+        "http: a service with the /rerank of Cohere, Jina, TEI or vLLM.",
         choices=("off", "cross-encoder", "http"),
     )
 
@@ -228,8 +229,16 @@ class Rerank:
     budget_seconds: float = setting(
         2.0, "Give up after this long (loading excluded) and keep the original order; the answer says so.", minimum=0.01
     )
+    api: RerankApi = setting(
+        "auto",
+        "http: the service's format; auto: by its address, or by what it answers; Cohere and Jina need no base_url.",
+    )
     base_url: str = setting("", "URL of the service, such as http://localhost:8080 or https://api.jina.ai/v1.")
-    api_key_env: str = setting("", "Environment variable with the API key; empty: no key is sent.")
+    api_key_env: str = setting(
+        "",
+        "Environment variable with the API key; empty: CO_API_KEY or COHERE_API_KEY for Cohere, JINA_API_KEY for Jina, "
+        "no key for others.",
+    )
     device: str = setting("auto", "auto, cpu, cuda or mps.")
     trust_remote_code: bool = setting(False, "Run the Python code that comes with the model.")
 

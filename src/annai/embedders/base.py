@@ -181,7 +181,7 @@ def _with_provider(settings: Embedding) -> Embedding:
     """The settings with the provider that a model needs: the default one has a single model, which nobody names."""
     if settings.provider != "static" or not settings.model:
         return settings
-    from annai.models.catalog import provider_of  # only where a model is named
+    from annai.models.names import provider_of  # only where a model is named
 
     provider = provider_of(settings.model)
     if not provider:

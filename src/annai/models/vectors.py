@@ -46,10 +46,13 @@ class Prefixes:
 NO_PREFIXES = Prefixes()
 
 
-def configured_prefixes(settings: Embedding, known: KnownModel | None) -> Prefixes:
-    """The prefixes that the settings name, else those of the known model; `AUTO` where only the model can tell."""
+def configured_prefixes(settings: Embedding, known: KnownModel | None, *, runs_code: bool = False) -> Prefixes:
+    """The prefixes that the settings name, else those of the known model; `AUTO` where only the model can tell.
+
+    Where the model's own code runs (`runs_code`), it may add them itself.
+    """
     asked = Prefixes(settings.query_prefix, settings.document_prefix)
-    if known is None or known.has_remote_code:
+    if known is None or (runs_code and known.adds_prefixes):
         return asked
     return asked.or_else(Prefixes(known.query_prefix, known.document_prefix))
 
@@ -59,9 +62,15 @@ def configured_dimension(settings: Embedding, known: KnownModel | None, default:
     if not settings.dimensions:
         return default or (known.dimension if known else 0)
     if known and not known.allows(settings.dimensions):
-        smaller = f" (or {', '.join(map(str, known.truncations))})" if known.truncations else ""
-        raise _wrong_dimension(known.name, f"{known.dimension}{smaller}", settings)
+        raise _wrong_dimension(known.name, dimensions_text(known), settings)
     return settings.dimensions
+
+
+def dimensions_text(known: KnownModel) -> str:
+    """The dimensions that a known model's vectors may have, for people."""
+    if known.min_dimension:
+        return f"{known.min_dimension} to {known.dimension}" if known.dimension else f"{known.min_dimension} or more"
+    return " or ".join(map(str, (known.dimension, *known.truncations)))
 
 
 def truncate(rows: NDArray[np.float32], settings: Embedding, name: str) -> NDArray[np.float32]:

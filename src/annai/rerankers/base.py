@@ -1,5 +1,6 @@
 """Which of the best results answer a question best? The contract of rerankers, and the table of providers."""
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -62,6 +63,11 @@ class Reranker(ABC):
             reason = failures[0]
             raise RerankerError(str(reason) or type(reason).__name__) from reason
         return scores
+
+
+def sigmoid(logits: Sequence[float]) -> list[float]:
+    """What a model's outputs mean between 0 and 1; their order stays."""
+    return [1 / (1 + math.exp(-min(max(each, -700.0), 700.0))) for each in logits]
 
 
 PROVIDERS = {
