@@ -24,6 +24,7 @@ from annai.models.names import known_model, served_model
 from annai.models.unloading import LOW_MEMORY_IDLE_SECONDS, AutoUnloaded
 from annai.models.vectors import folder_name
 from annai.settings import Embedding, Model, Pooling
+from annai.testing.embedders import *  # noqa: F403 - the contract
 from tests import service as services
 from tests import tiny
 from tests.conftest import trust
@@ -52,28 +53,6 @@ def embedder(
         yield load_embedder(
             Embedding(provider=name.partition(" ")[0], model=folder, base_url=base, dimensions=dimensions, batch_size=4)
         )
-
-
-def test_the_contract_holds_for(embedder: Embedder) -> None:
-    texts = [
-        "w1 w2 w3 ログイン",
-        "w4 w5 price",
-        "w1 " * 3_000,
-        "",
-        "  ",
-        "\ud800 w6",
-        *(f"w{n} text" for n in range(10)),
-    ]
-    rows = embedder.embed_documents(texts)
-    assert rows.shape == (len(texts), embedder.dimension)
-    assert rows.dtype == np.float32
-    expected = [0 if not text.strip() else 1 for text in texts]
-    assert np.linalg.norm(rows, axis=1) == pytest.approx(expected, abs=0.001)
-    alone = np.stack([embedder.embed_documents([text])[0] for text in texts])
-    assert alone == pytest.approx(rows, abs=0.02 if "int8" in embedder.identity else 0.001)
-    query = embedder.embed_query("w1 w2 w3 ログイン")
-    assert int((rows @ query).argmax()) == 0
-    assert embedder.embed_documents([]).shape == (0, embedder.dimension)
 
 
 # What all share
