@@ -63,7 +63,7 @@ def test_the_example_is_used_through_the_command_line_once_it_is_trusted(annai: 
     assert hit["path"] == "配達.md"
     assert "夜も届ける" in hit["content"]
     assert (docs / ".annai" / "letters.sqlite").exists()
-    assert "letters-1/256" in annai("collection", "ls", "--all", "--format", "json").stdout
+    assert "letters-1/256" in annai("model", "show").stdout
     assert "reranker 1.00" in annai("search", "apple pie", "--explain").stdout
     (docs / "annai.toml").write_text('[embedding]\nprovider = "leters"\n')
     wrong = annai("search", "apple", code=None)
@@ -72,8 +72,8 @@ def test_the_example_is_used_through_the_command_line_once_it_is_trusted(annai: 
 
 
 def test_the_example_keeps_the_contracts_by_the_suites_that_annai_ships(annai: Annai, installed: Path) -> None:  # noqa: ARG001 - it sets the path
-    # A few of each suite: annai's own tests run them whole.
-    chosen = "keeps_the_contract or promises or scores_alike or comes_back or latest_request or another_opening"
+    # The quick ones: annai's own tests run the suites whole.
+    chosen = "keeps_the_contract or scores_alike or comes_back or latest_request or another_opening"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", installed, "-k", chosen],
         cwd=installed,
@@ -83,7 +83,7 @@ def test_the_example_keeps_the_contracts_by_the_suites_that_annai_ships(annai: A
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert "7 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 def test_doctor_names_the_plugins(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
