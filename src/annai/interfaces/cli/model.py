@@ -11,6 +11,7 @@ import click
 from annai.config import Config, override, secret
 from annai.embedders.base import Embedder, Vectors, load_embedder
 from annai.errors import ConfigError
+from annai.installation import install_command
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import print_json, print_table, size
 from annai.interfaces.terminal import echo, standard_output
@@ -193,7 +194,7 @@ def _shorten(column: str, value: str) -> str:
 
 def _installed(provider: str, name: str) -> str:
     if not is_installed(provider):
-        return f"no: pip install 'annai[{EXTRAS[provider][0]}]'"
+        return f"no: {install_command(EXTRAS[provider][0])}"
     if variables := KEY_VARIABLES.get(provider):
         return "yes" if secret(*variables) else f"no key: {variables[0]}"
     if provider in ("sentence-transformers", "cross-encoder") and downloaded_weights(name) is None:
