@@ -13,13 +13,13 @@ SOURCE = Path(__file__).parent.parent / "src" / "annai"
 
 LEVELS = (
     ("types", "errors"),
-    ("answers",),
+    ("answers", "plugins"),
     ("values", "project", "text", "timer", "installation"),
     ("settings", "trust"),
     ("config",),
     ("files", "splitters", "models"),
     ("embedders", "rerankers", "stores"),
-    ("collection",),
+    ("collection", "testing"),
     ("asking",),
     ("searching", "indexing"),
     ("engine",),

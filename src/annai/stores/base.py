@@ -18,6 +18,7 @@ from typing import NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from annai import plugins
 from annai.answers import Where
 from annai.config import Config
 from annai.errors import StoreError
@@ -410,6 +411,8 @@ ENGINES = {
 def load_store(config: Config) -> Store:
     """Open the store that the settings name."""
     engine = config.store.engine
+    if engine not in ENGINES:
+        return cast(Store, plugins.load("annai.stores", engine, StoreError)(config))
     try:
         module = import_module(ENGINES[engine])
     except ImportError as error:
