@@ -278,7 +278,7 @@ class _Gatekeeper:
         seconds = self._limiter.wait_for(client, cost) if client else 0
         if not seconds:
             return None
-        rejection = self._refuse("limit", 429, f"You sent too many requests; try again in {seconds} seconds.")
+        rejection = self._refuse("limit", 429, f"You sent too many requests; try again in {seconds} s.")
         rejection.headers["retry-after"] = str(seconds)
         return rejection
 
