@@ -32,13 +32,13 @@ from tests.conftest import quick_config
 from tests.loopback import DEADLINE, eventually, served
 
 OWNER = "owners-own"
-SECRETS = ("zanzibarium", "hr", "payroll", "Salaries", "salaries")
+SECRETS = ("zanzibarium", "personnel", "payroll", "Salaries", "salaries")
 """Words of what must stay hidden: a word of the text, the collection, its folder, its title, its file."""
 
 
 @dataclass
 class Place:
-    """A project with two collections, wiki and hr, its server and one token of each kind."""
+    """A project with two collections, wiki and personnel, its server and one token of each kind."""
 
     folder: Path
     config: Config
@@ -98,7 +98,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         with Engine(config) as engine:
             engine.refresh()
             engine.add_collection("wiki", folder / "wiki", "The wiki", keep_root=True)
-            engine.add_collection("hr", folder / "payroll", "Salaries")
+            engine.add_collection("personnel", folder / "payroll", "Salaries")
             engine.refresh()
             keys, metrics, problems = Keys(), Metrics(engine), list[str]()
             doors, log = Doorkeeper(OWNER, file), Audit(audit, 1_000_000)
@@ -123,42 +123,42 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             log.close()
 
 
-REFERENCE = {"reference": "hr:salaries.md"}
+REFERENCE: dict[str, object] = {"reference": "personnel:salaries.md"}
 CALLS: dict[str, list[dict[str, object]]] = {
     "search": [
         {"query": "zanzibarium bonus", "refresh": True, "full": True},
-        {"query": "zanzibariun", "collections": ["hr"]},
+        {"query": "zanzibariun", "collections": ["personnel"]},
         {"query": "CRD", "explain": True, "marks": True},
         {"query": "printer", "paths": ["wiki/案内.md", "payroll/salaries.md"]},
     ],
-    "get_document": [{"path": "payroll/salaries.md"}, {"path": "salarie.md"}, {"path": "hr:salaries.md#1"}],
+    "get_document": [{"path": "payroll/salaries.md"}, {"path": "salarie.md"}, {"path": "personnel:salaries.md#1"}],
     "read_document": [REFERENCE],
     "open_in_editor": [REFERENCE],
-    "get_section": [{"id": "hr:salaries.md#1"}],
-    "enable_collection": [{"name": "hr"}],
-    "disable_collection": [{"name": "hr"}],
-    "refresh": [{"full": True}, {"names": ["hr"]}],
+    "get_section": [{"id": "personnel:salaries.md#1"}],
+    "enable_collection": [{"name": "personnel"}],
+    "disable_collection": [{"name": "personnel"}],
+    "refresh": [{"full": True}, {"names": ["personnel"]}],
     "get_project": [{}],
-    "get_status": [{}, {"name": "hr"}],
+    "get_status": [{}, {"name": "personnel"}],
     "make_ticket": [{}],
     "shutdown": [{"secret": "x"}],
-    "locate": [REFERENCE, {"reference": "annai://hr/salaries.md"}],
+    "locate": [REFERENCE, {"reference": "annai://personnel/salaries.md"}],
     "browse_documents": [{}, {"path": "payroll"}, {"path": "salaries"}, {"path": "*"}],
-    "explain_missing": [{"reference": "payroll/salaries.bin"}, {"reference": "hr:salaries.bin"}],
+    "explain_missing": [{"reference": "payroll/salaries.bin"}, {"reference": "personnel:salaries.bin"}],
     "list_collections": [{}],
-    "list_documents": [{"name": "hr"}],
-    "list_folder": [{"name": "hr"}],
-    "add_collection": [{"name": "hr", "source": "/etc"}, {"name": "mine", "source": "PROJECT/payroll"}],
+    "list_documents": [{"name": "personnel"}],
+    "list_folder": [{"name": "personnel"}],
+    "add_collection": [{"name": "personnel", "source": "/etc"}, {"name": "mine", "source": "PROJECT/payroll"}],
     "update_collection": [
-        {"name": "hr", "description": "x"},
+        {"name": "personnel", "description": "x"},
         {"name": "wiki", "source": "PROJECT/payroll"},
         {"name": "root", "enabled": False},
     ],
-    "delete_collection": [{"name": "hr"}, {"name": "wiki"}],
-    "import_collection": [{"name": "hr"}, {"name": "hr", "mode": "replace"}],
-    "rebuild_index": [{"paths": ["payroll"]}, {"paths": ["hr:salaries.md"]}],
+    "delete_collection": [{"name": "personnel"}, {"name": "wiki"}],
+    "import_collection": [{"name": "personnel"}, {"name": "personnel", "mode": "replace"}],
+    "rebuild_index": [{"paths": ["payroll"]}, {"paths": ["personnel:salaries.md"]}],
     "index_document": [{"path": "payroll/salaries.md"}],
-    "get_requests": [{}, {"collection": "hr"}],
+    "get_requests": [{}, {"collection": "personnel"}],
 }
 """For every call, what somebody would try who wants to see the other collection."""
 
@@ -193,7 +193,7 @@ def test_a_reader_changes_nothing_and_an_admin_of_one_collection_only_that(place
             assert error["data"]["kind"] == "Forbidden", method
     assert place.call("keeper", "rebuild_index", paths=["wiki"])["result"]["unchanged"] == 1
     assert place.call("keeper", "update_collection", name="wiki", description="Mine")["result"]["name"] == "wiki"
-    assert "error" in place.call("keeper", "import_collection", name="hr")
+    assert "error" in place.call("keeper", "import_collection", name="personnel")
     assert place.call("admin", "rebuild_index", paths=["payroll"])["result"]["unchanged"] == 1
     lines = [json.loads(each) for each in place.audit.read_text("utf-8").splitlines()]
     assert {(each["who"], each["action"], each["outcome"]) for each in lines} >= {
@@ -206,8 +206,12 @@ def test_a_reader_changes_nothing_and_an_admin_of_one_collection_only_that(place
 
 
 def test_the_owner_sees_all_of_it(place: Place) -> None:
-    assert place.call("owner", "search", query="zanzibarium bonus")["result"]["results"][0]["collection"] == "hr"
-    assert [each["name"] for each in place.call("reader", "list_collections")["result"]] == ["hr", "root", "wiki"]
+    assert place.call("owner", "search", query="zanzibarium bonus")["result"]["results"][0]["collection"] == "personnel"
+    assert [each["name"] for each in place.call("reader", "list_collections")["result"]] == [
+        "personnel",
+        "root",
+        "wiki",
+    ]
 
 
 def test_a_token_of_the_root_shows_no_image_of_a_collection_inside_it(place: Place) -> None:
@@ -236,7 +240,7 @@ def test_agents_and_the_page_use_the_same_tokens(place: Place) -> None:
     )
     try:
         assert "wiki" in agent.tools()
-        assert not {"hr", "reindex"} & {*agent.tools()}
+        assert not {"personnel", "reindex"} & {*agent.tools()}
         assert "zanzibarium" not in text(agent.call("search", query="bonus"))
         assert "Salaries" not in agent.failure("get_document", path="payroll/salaries.md")
         listed = agent.do(lambda client: client.list_resources()).resources
@@ -253,7 +257,7 @@ def test_agents_and_the_page_use_the_same_tokens(place: Place) -> None:
     news = stream.getresponse().readline().decode()
     stream.close()
     assert "wiki" in news
-    assert "hr" not in news
+    assert "personnel" not in news
 
 
 def test_tokens_are_kept_as_hashes_and_revoked_at_once(place: Place) -> None:
@@ -283,7 +287,7 @@ def test_the_server_says_whether_it_is_ready_and_what_it_counted(place: Place) -
     assert place.ask("GET", "/metrics", "bound")[0] == 403
     status, told = place.ask("GET", "/metrics", "reader")
     assert status == 200
-    for each in ('annai_documents{collection="hr"} 1.0', 'annai_refused_requests_total{reason="token"}'):
+    for each in ('annai_documents{collection="personnel"} 1.0', 'annai_refused_requests_total{reason="token"}'):
         assert each in told
     assert "annai_search_duration_seconds_bucket" in told
     assert 'annai_requests_total{path="/rpc",status="200"}' in told
