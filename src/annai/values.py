@@ -9,9 +9,8 @@ import functools
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annai.errors import AnnaiError, QueryError
 
@@ -27,8 +26,7 @@ MAX_REPEATED = 60
 """Characters of a wrong value that an error message repeats."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What a number or a string may be, beside its type."""
 
     minimum: float | None = None
