@@ -27,7 +27,9 @@ try: $(VENV)/.annai
 	@echo
 	@echo "Now your own: $(BIN)/annai search \"a question\" --docs-dir FOLDER"
 
+# The tests start hundreds of processes: what they load is compiled once, also where PYTHONDONTWRITEBYTECODE is set.
 test: lint
+	@$(BIN)/python -m compileall -q src
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 conformance: $(VENV)/.dev

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -338,11 +337,3 @@ def test_config_is_accepted_before_and_after_the_command_and_from_the_environmen
     for arguments in (("--config", str(config), "search", "apple"), ("search", "apple", "--config", str(config))):
         assert "docs/a.md:3" in annai(*arguments).stdout
     assert "docs/a.md:3" in annai("search", "apple", environment={"ANNAI_CONFIG": str(config)}).stdout
-
-
-@pytest.mark.parametrize("program", ["mdvec", "search-docs"])
-def test_the_ancestors_names_are_the_same_program(program: str) -> None:
-    done = subprocess.run(
-        [Path(sys.executable).parent / program, "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("annai")

@@ -389,8 +389,10 @@ def load_store(config: Config) -> Store:
     except ImportError as error:
         if (error.name or "").startswith("annai"):
             raise
+        from annai.installation import install_command  # needed only here
+
         raise StoreError(
             f"store.engine is {engine!r}, and what it needs is not installed ({error.name}); "
-            f"run `pip install 'annai[{engine}]'`."
+            f"run `{install_command(engine)}`."
         ) from error
     return cast(Store, module.open_store(config))
