@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 Mode = Literal["hybrid", "vector", "keyword"]
-Sort = Literal["score", "depth", "path"]
+Sort = Literal["score", "depth", "-depth", "path"]
 Content = Literal["passage", "section", "document", "none"]
 IndexStatus = Literal["latest", "updating", "outdated"]
 

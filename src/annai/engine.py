@@ -45,6 +45,7 @@ from annai.types import (
     ImportMode,
     ImportSummary,
     Listing,
+    Queued,
     Request,
     RequestStatus,
     Selection,
@@ -56,6 +57,9 @@ SEARCH_WAIT_SECONDS = 2.0
 
 MOST_REQUESTS = 1000
 """Lines of the queue that one call returns."""
+
+MOST_QUEUED = 100
+"""Requests that are returned when files were queued."""
 
 STATUS_ERRORS = STATUS_FILES = 5
 
@@ -159,14 +163,17 @@ class Engine(Project):
     # Indexing
 
     def import_collection(
-        self, name: str = "", mode: ImportMode = "update", *, progress: Progress | None = None
+        self,
+        name: str = "",
+        mode: ImportMode = "update",
+        chunk_size: int | None = None,
+        chunk_overlap: int | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> ImportSummary:
         """Index one collection: all of it, or what changed. Without a name, the project's only one."""
-        candidates = collections.searchable(self.store, self.config, (name,) if name else ())
-        if len(candidates) > 1:
-            names = ", ".join(each.name for each in candidates)
-            raise CollectionError(f"There are several collections ({names}); name one with `-n NAME`.")
-        (collection,) = candidates
+        known = collections.only_one(collections.searchable(self.store, self.config, (name,) if name else ()))
+        collection = collections.chunked(self.config, known, chunk_size, chunk_overlap)
         if mode == "new" and self.store.statistics(collection.name).documents:
             raise CollectionError(
                 f"The collection {collection.name!r} already has data; "
@@ -174,6 +181,8 @@ class Engine(Project):
             )
         if mode == "replace":
             return self._updates.replace(collection, progress)
+        if collection != known:
+            self.store.save_collection(collection)
         return self._updates.update([(collection, None)], progress=progress)
 
     def rebuild(
@@ -188,7 +197,7 @@ class Engine(Project):
         ]
         return ImportSummary(*map(sum, zip(*map(dataclasses.astuple, summaries), strict=True)))
 
-    def request_index(self, path: str, force: bool = False) -> list[Request]:
+    def request_index(self, path: str, force: bool = False) -> Queued:
         """Queue what lies under a path, and return without waiting."""
         numbers = [
             number
@@ -196,7 +205,8 @@ class Engine(Project):
             for number in self._indexer.request(collection, only, force=force)[0]
         ]
         self._wake_worker()
-        return self.store.requests.get(numbers)
+        numbers.sort()
+        return Queued(len(numbers), tuple(reversed(self.store.requests.get(numbers[:MOST_QUEUED]))))
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None

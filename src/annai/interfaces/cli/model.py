@@ -10,6 +10,7 @@ import click
 
 from annai.config import Config, override, secret
 from annai.embedders.base import Embedder, Vectors, load_embedder
+from annai.embedders.static import BUNDLED
 from annai.errors import ConfigError
 from annai.installation import install_command
 from annai.interfaces.cli.options import format_option, project_command
@@ -156,7 +157,8 @@ def _settings(config: Config, name: str, provider: str | None = None) -> Embeddi
 
 def _bundled() -> KnownModel:
     embedder = load_embedder(Embedding())
-    return KnownModel("static", "static", embedder.dimension, 0, "ja, en", "Apache-2.0", "16 MB")
+    weight = size(sum(file.stat().st_size for file in BUNDLED.iterdir()))
+    return KnownModel("static", "static", embedder.dimension, 0, "ja, en", "Apache-2.0", weight)
 
 
 def _described(model: KnownModel) -> dict[str, object]:
