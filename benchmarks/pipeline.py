@@ -1,4 +1,4 @@
-"""How fast is the main path? Index, update, cold search and warm search over one evaluation set.
+"""How fast is the main path? Index, update, cold search, search through a server and warm search over one set.
 
     python benchmarks/pipeline.py [--set docs_en] [--provider static] [--eval ../shared/eval] [--against CHECKOUT]
 
@@ -18,7 +18,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -36,6 +37,8 @@ HERE = Path(__file__).parents[1]
 
 def main() -> None:
     """Measure everything and print one table."""
+    # As where annai is installed: a process does not compile what it loads.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--set", default="docs_en")
     parser.add_argument("--provider", default="static")
@@ -70,8 +73,9 @@ def report(name: str, provider: str, config: Path, queries: list[str]) -> None:
     indexed = index(config)
     seconds = indexed.seconds
     update, walk = against(lambda: refresh(loaded), lambda: walk_with_stat(loaded.root), UPDATE_RUNS)
-    search = [sys.executable, "-m", "annai", "search", queries[0], "--config", str(config), "--format", "files"]
-    cold, numpy = against(lambda: run(search), lambda: run([sys.executable, "-c", "import numpy"]), COLD_RUNS)
+    cold, numpy = cold_searches(config, queries[0])
+    with server(config):
+        served, numpy_beside = cold_searches(config, queries[0])
     warm = warm_searches(loaded, queries)
     p50, p95 = statistics.median(warm), statistics.quantiles(warm, n=20)[18]
     print(f"{name}: {len(files):,} files, {megabytes:.1f} MB; embedder {provider}\n")
@@ -83,6 +87,10 @@ def report(name: str, provider: str, config: Path, queries: list[str]) -> None:
     print(f"| size of the index | {loaded.database_path.stat().st_size / 1e6:.0f} MB | {megabytes:.0f} MB of text | |")
     print(f"| update, nothing changed | {update:.1f} ms | os.walk with stat {walk:.1f} ms | {update / walk:.1f} |")
     print(f"| cold search process | {cold:.0f} ms | python -c 'import numpy' {numpy:.0f} ms | {cold / numpy:.1f} |")
+    print(
+        f"| the same through a running server | {served:.0f} ms | python -c 'import numpy' {numpy_beside:.0f} ms | "
+        f"{served / numpy_beside:.1f} |"
+    )
     print(f"| warm search, {len(warm)} queries | p50 {p50:.1f} ms, p95 {p95:.1f} ms | | |")
 
 
@@ -159,6 +167,24 @@ def against(measured: Callable[[], None], yardstick: Callable[[], None], runs: i
             if turn:
                 kept.append((perf_counter() - start) * 1000)
     return statistics.median(times[0]), statistics.median(times[1])
+
+
+def cold_searches(config: Path, query: str) -> tuple[float, float]:
+    """Median milliseconds of a process that searches, and of one that only loads numpy."""
+    search = [sys.executable, "-m", "annai", "search", query, "--config", str(config), "--format", "files"]
+    return against(lambda: run(search), lambda: run([sys.executable, "-c", "import numpy"]), COLD_RUNS)
+
+
+@contextmanager
+def server(config: Path) -> Iterator[None]:
+    """A server of the project, that has answered once."""
+    annai = [sys.executable, "-m", "annai"]
+    run([*annai, "server", "start", "--port", "auto", "--config", str(config)])
+    try:
+        run([*annai, "status", "--config", str(config)])
+        yield
+    finally:
+        run([*annai, "server", "stop", "--config", str(config)])
 
 
 def refresh(config: Config) -> None:

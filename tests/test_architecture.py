@@ -118,6 +118,11 @@ def test_a_plain_search_loads_nothing_heavy(tmp_path: Path) -> None:
     assert not loaded & {"rich", "pyromark", "yaml", "pathspec", "charset_normalizer"}
 
 
+def test_a_search_through_a_server_loads_only_what_asks_and_prints(tmp_path: Path) -> None:
+    loaded = loaded_by("import annai.interfaces.cli.search, annai.serving.client", tmp_path)
+    assert not loaded & {"annai.types", "annai.engine", "numpy", "apsw", "http.client", "shutil", "tomllib"}
+
+
 def test_the_tree_of_errors_is_the_one_that_is_drawn() -> None:
     assert errors.__doc__
     for name, error in vars(errors).items():

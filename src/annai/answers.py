@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from annai.types import breadcrumbs
-
 Mode = Literal["hybrid", "vector", "keyword"]
 Sort = Literal["score", "depth", "-depth", "path"]
 Content = Literal["passage", "section", "document", "none"]
@@ -246,3 +244,8 @@ class Answer:
             for hit in self.results
         ]
         return f"<table>{cells('th', 'score', 'file', 'section', 'text')}{''.join(rows)}</table>"
+
+
+def breadcrumbs(title: str, heading_path: Sequence[str]) -> str:
+    """Where a section is in its document: the title, and the headings from the outermost to the section's own."""
+    return " › ".join(dict.fromkeys(filter(None, (title, *heading_path))))

@@ -7,11 +7,10 @@ import dataclasses
 import logging
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from annai.errors import ConfigError
 from annai.settings import (
@@ -118,8 +117,7 @@ class Config:
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSettings:
+class FoundSettings(NamedTuple):
     """A project's own settings as they were found, and what they ask for beyond the project and this machine."""
 
     folder: Path
@@ -236,6 +234,8 @@ def find_settings(
 
 def check_settings(text: str, source: Path) -> None:
     """Raise `ConfigError` if this is not the text of a settings file; `source` is what to name then."""
+    import tomllib  # most projects have no settings file
+
     _checked(tomllib.loads(text), source)
 
 
@@ -377,6 +377,8 @@ def _read_table(file: Path) -> tuple[dict[str, Any], bytes]:
 
 
 def _parse(file: Path) -> tuple[dict[str, Any], bytes]:
+    import tomllib  # most projects have no settings file
+
     try:
         content = file.read_bytes()
         return tomllib.loads(content.decode("utf-8-sig")), content

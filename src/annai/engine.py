@@ -260,6 +260,8 @@ class Engine(Project):
 
     def _wait_for_worker(self, names: Sequence[str]) -> None:
         """Wake the worker and wait until it has indexed these, but not for long: it may have much to do."""
+        if not self.store.requests.due(names):
+            return
         deadline = time.monotonic() + SEARCH_WAIT_SECONDS
         self._wake_worker()
         while self.store.requests.due(names) and time.monotonic() < deadline:

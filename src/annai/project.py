@@ -4,31 +4,33 @@ The operations are listed here and nowhere else: `OPERATIONS` tells the server w
 how to make them.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, Unpack, get_type_hints
 
 from annai.answers import Answer, Freshness, Query, QueryOptions
-from annai.types import (
-    Collection,
-    FolderEntry,
-    ImportMode,
-    ImportSummary,
-    Listing,
-    MetadataField,
-    Queued,
-    Request,
-    RequestStatus,
-    Selection,
-    Status,
-)
+
+if TYPE_CHECKING:  # they take longer to make than a server takes to search
+    from annai.types import (
+        Collection,
+        FolderEntry,
+        ImportMode,
+        ImportSummary,
+        Listing,
+        MetadataField,
+        Queued,
+        Request,
+        RequestStatus,
+        Selection,
+        Status,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """How far something is that takes long."""
 
     files: int
@@ -59,8 +61,7 @@ Access = Literal["read", "admin", "owner"]
 Method = TypeVar("Method", bound=Callable[..., object])
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """Something that can be done with a project, here and over the wire."""
 
     name: str
@@ -84,6 +85,13 @@ def operation(name: str, access: Access, duration: Duration = "short") -> Callab
         return method
 
     return note
+
+
+def type_hints(method: Callable[..., object]) -> dict[str, Any]:
+    """The types of what a call takes and returns."""
+    from annai import types
+
+    return get_type_hints(method, localns=vars(types))
 
 
 class Project(ABC):

@@ -4,8 +4,8 @@ The loader, the comments that `annai init` writes and docs/settings.md are all g
 """
 
 import json
-from dataclasses import Field, dataclass, field, fields
-from typing import Any, Literal, TypeVar, cast
+from dataclasses import Field, FrozenInstanceError, dataclass, field, fields
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar, cast, dataclass_transform
 
 from annai.answers import Content, Mode
 from annai.plugins import BUILT_IN
@@ -38,23 +38,50 @@ def setting(
     return cast(T, made)
 
 
-@dataclass(frozen=True)
-class Project:
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Section:
+    """A section of the settings: a frozen dataclass, made of keywords.
+
+    What `dataclass` would write for each section is written here once for all: every command would wait for that.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, "Field[Any]"]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(init=False, repr=False, eq=False)(cls)
+
+    def __init__(self, **values: object) -> None:
+        self.__dict__.update({each.name: values.pop(each.name, each.default) for each in fields(self)})
+        if values:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(values)}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"{name} cannot be set; make another {type(self).__name__}")
+
+
+class Project(Section):
     """[project]: which folder is searched."""
 
     root: str = setting("", "The project's folder; empty: the folder of this file.")
     name: str = setting("", "Display name; empty: the folder's name.")
 
 
-@dataclass(frozen=True)
-class Database:
+class Database(Section):
     """[database]: where the index is stored."""
 
     path: str = setting(".annai/index.sqlite", "The index file, relative to the project's folder.")
 
 
-@dataclass(frozen=True)
-class StoreSettings:
+class StoreSettings(Section):
     """[store]: the engine behind the index."""
 
     engine: str = setting(
@@ -89,8 +116,7 @@ class StoreSettings:
     )
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(Section):
     """[files]: which files are documents."""
 
     include: tuple[str, ...] = setting(
@@ -106,8 +132,7 @@ class Files:
     follow_symlinks: bool = setting(False, "Follow symbolic links that stay inside the collection.")
 
 
-@dataclass(frozen=True)
-class Chunking:
+class Chunking(Section):
     """[chunking]: how documents are split."""
 
     strategy: str = setting(
@@ -131,8 +156,7 @@ class Chunking:
     )
 
 
-@dataclass(frozen=True)
-class Embedding:
+class Embedding(Section):
     """[embedding]: how texts become vectors; `annai model ls` lists known models."""
 
     provider: str = setting(
@@ -175,8 +199,7 @@ class Embedding:
     )
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Section):
     """[model]: how long a local model stays in memory."""
 
     auto_unload_minutes: float = setting(10.0, "Unload the model after this many idle minutes; 0: never.", minimum=0)
@@ -188,8 +211,7 @@ class Model:
     )
 
 
-@dataclass(frozen=True)
-class Retry:
+class Retry(Section):
     """[retry]: how failed requests to a service are retried."""
 
     max_retries: int = setting(3, "Retries after the first attempt.", minimum=0, maximum=20)
@@ -197,8 +219,7 @@ class Retry:
     backoff_factor: float = setting(2.0, "Multiply the delay by this after every retry.", minimum=1, maximum=10)
 
 
-@dataclass(frozen=True)
-class Search:
+class Search(Section):
     """[search]: the defaults of a search's options."""
 
     limit: int = setting(5, "Number of results.", minimum=1, maximum=1000)
@@ -224,8 +245,7 @@ class Search:
     )
 
 
-@dataclass(frozen=True)
-class Rerank:
+class Rerank(Section):
     """[rerank]: the model that reorders results when `search.rerank` is on."""
 
     model: str = setting("", "Model name, or its folder relative to this file.")
@@ -247,8 +267,7 @@ class Rerank:
     trust_remote_code: bool = setting(False, "Run the Python code that comes with the model.")
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(Section):
     """[server]: the project's server (`annai server start`)."""
 
     host: str = setting(
@@ -281,8 +300,7 @@ class Server:
     )
 
 
-@dataclass(frozen=True)
-class Mcp:
+class Mcp(Section):
     """[mcp]: what agents see of the project (`annai mcp`)."""
 
     collection_tools: CollectionTools = setting(
@@ -292,16 +310,14 @@ class Mcp:
     )
 
 
-@dataclass(frozen=True)
-class Watcher:
+class Watcher(Section):
     """[watcher]: how a running server notices changes on disk."""
 
     enabled: bool = setting(True, "Notice changes as files are saved; if false, check periodically.")
     debounce_ms: int = setting(300, "Wait until no file was saved for this long.", minimum=20, maximum=60_000)
 
 
-@dataclass(frozen=True)
-class Worker:
+class Worker(Section):
     """[worker]: how the queue of files to index is processed."""
 
     keep_days: float = setting(7.0, "Delete finished requests from the queue after this many days.", minimum=0)
@@ -315,8 +331,7 @@ class Worker:
     )
 
 
-@dataclass(frozen=True)
-class Logging:
+class Logging(Section):
     """[logging]: what a server logs."""
 
     level: LogLevel = setting("info", "How much to log.")
@@ -329,8 +344,7 @@ class Logging:
     )
 
 
-@dataclass(frozen=True)
-class Display:
+class Display(Section):
     """[display]: how output looks."""
 
     default_format: ListFormat = setting("table", "Format of lists such as `collection ls` and `status`.")

@@ -8,9 +8,8 @@ docs/security.md has the threat model.
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from annai.errors import ConfigError
 from annai.plugins import BUILT_IN
@@ -47,8 +46,7 @@ _SERVER_KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """Something that a project's files ask for and that needs the user's trust."""
 
     setting: str

@@ -400,11 +400,6 @@ class Status:
     """The server that answered, if one did."""
 
 
-def breadcrumbs(title: str, heading_path: Sequence[str]) -> str:
-    """Where a section is in its document: the title, and the headings from the outermost to the section's own."""
-    return " › ".join(dict.fromkeys(filter(None, (title, *heading_path))))
-
-
 def section_id(collection: str, path: str, section: Section) -> str:
     """Name a section for the outside: `COLLECTION:PATH#1.2`, with `~3` for a piece, `COLLECTION:PATH` for the root."""
     number = ".".join(map(str, section.number))

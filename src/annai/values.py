@@ -9,9 +9,8 @@ import functools
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annai import plugins
 from annai.errors import AnnaiError, QueryError
@@ -28,8 +27,7 @@ MAX_REPEATED = 60
 """Characters of a wrong value that an error message repeats."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What a number or a string may be, beside its type."""
 
     minimum: float | None = None
@@ -114,7 +112,7 @@ class _Decoder:
             result = self._list(kind, value, name, limits)
         elif origin is Mapping:
             result = self._mapping(kind, value, name)
-        elif hasattr(kind, "__dataclass_fields__"):
+        elif hasattr(kind, "__dataclass_fields__") or hasattr(kind, "_field_defaults"):
             hints, required = _members(kind)
             result = kind(**self.fields(hints, value, name, required))
         else:
@@ -213,7 +211,10 @@ class _Decoder:
 
 @functools.cache
 def _members(kind: type) -> tuple[dict[str, TypeHint], list[str]]:
-    """A dataclass's type hints, and the names of the fields that have no default."""
+    """The type hints of a dataclass or named tuple, and the names of the fields that have no default."""
+    if (defaults := getattr(kind, "_field_defaults", None)) is not None:
+        hints = get_type_hints(kind)
+        return hints, [name for name in hints if name not in defaults]
     nothing = dataclasses.MISSING
     fields = dataclasses.fields(kind)
     required = [each.name for each in fields if each.default is nothing and each.default_factory is nothing]

@@ -7,8 +7,8 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 SCHEME = "annai://"
@@ -23,8 +23,7 @@ _NUMBER = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,9})*)?(?:~(?P<piece>\d{1,9}))
 _GLOB = re.compile(r"[*?\[]")
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """One way to read a reference: a path, and what of its document is meant; all of it, if nothing else is said."""
 
     path: str

@@ -70,6 +70,11 @@ class Patterns:
         """Whether any line is about files, and not only about folders."""
         return any(group.files.is_used for group in self._groups)
 
+    @property
+    def certain_suffixes(self) -> tuple[str, ...]:
+        """Ends of the names of files that are selected, whatever the other lines say."""
+        return self._groups[-1].files.suffixes if self._groups and not self._groups[-1].negated else ()
+
     def selects(self, index: int) -> bool:
         """Whether what `last_match` returned selects the path; a line with `!` and -1 do not."""
         return index >= 0 and not self._groups[index].negated

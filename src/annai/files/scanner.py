@@ -200,6 +200,7 @@ class Walk:
         self._real_source = os.path.realpath(source)
         self._settings = settings
         self._include = Patterns(settings.include, "files.include")
+        self._certain_suffixes = self._include.certain_suffixes
         self._exclude = Patterns(settings.exclude, "files.exclude")
         self._excludes_files = self._exclude.concern_files
         self._prefix = ""
@@ -256,20 +257,22 @@ class Walk:
             path = folder.path + name
             if not (folder.is_requested or self._leads_to_requested(path)):
                 continue
-            if entry.is_symlink():
-                if self._settings.follow_symlinks:
-                    self._links.append((path, entry.path, folder))
-            elif entry.is_dir(follow_symlinks=False):
-                if self._should_enter(name, path, folder):
-                    real = f"{folder.real}/{entry.name}"
-                    self._pending.append(self._subfolder(name, path, folder, entry.path, real))
-            elif entry.is_file(follow_symlinks=False) and self._should_include(name, path, folder):
+            # Most entries are files.
+            if entry.is_file(follow_symlinks=False):
+                if not self._should_include(name, path, folder):
+                    continue
                 try:
                     status = entry.stat(follow_symlinks=False)
                 except OSError as error:
                     self._handle_inaccessible(path, entry.path, error)
                     continue
                 self._files.append(ScannedFile(path, entry.path, status.st_size, *file_times(status)))
+            elif entry.is_symlink():
+                if self._settings.follow_symlinks:
+                    self._links.append((path, entry.path, folder))
+            elif entry.is_dir(follow_symlinks=False) and self._should_enter(name, path, folder):
+                real = f"{folder.real}/{entry.name}"
+                self._pending.append(self._subfolder(name, path, folder, entry.path, real))
 
     def _add_own_rules(self, folder: Folder, entries: Sequence[os.DirEntry[str]]) -> Folder:
         """The folder with its own ignore files added to its rules."""
@@ -312,9 +315,10 @@ class Walk:
         return name not in SKIPPED_FOLDERS and not self._is_excluded(name, path, folder, is_folder=True)
 
     def _should_include(self, name: str, path: str, folder: Folder) -> bool:
-        included = max(self._include.last_match(name, path, False), folder.included)
-        if not self._include.selects(included):
-            return False
+        if not name.endswith(self._certain_suffixes):
+            included = max(self._include.last_match(name, path, False), folder.included)
+            if not self._include.selects(included):
+                return False
         return not (self._excludes_files or folder.rules) or not self._is_excluded(name, path, folder, is_folder=False)
 
     def _is_excluded(self, name: str, path: str, folder: Folder, *, is_folder: bool) -> bool:

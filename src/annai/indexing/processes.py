@@ -5,6 +5,7 @@ comes back through its standard output. A process that dies costs nothing but ti
 and, if that dies too, is done by the writer. Processes end at once when the writer closes their pipe or dies.
 """
 
+import copyreg
 import os
 import struct
 import sys
@@ -12,15 +13,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
 from annai.config import Config
 from annai.indexing import child
 from annai.indexing.preparation import Prepared, prepare_together
-from annai.stores.base import STAGING_SUFFIX
-from annai.types import Change, Collection
+from annai.stores.base import STAGING_SUFFIX, IndexedDocument
+from annai.types import Change, Collection, Document, FileState
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -46,6 +48,12 @@ POLL_SECONDS = 0.2
 """How often the writer looks up while it waits: on Windows nothing else lets Ctrl-C through."""
 
 _LENGTH = struct.Struct("<Q")
+
+# The values that travel most are sent as the arguments that make them: by itself pickle has Python go through the
+# fields of each, which takes twice as long.
+for _kind in (Prepared, IndexedDocument, Document, FileState, Change):
+    _values = attrgetter(*(each.name for each in fields(_kind)))
+    copyreg.pickle(_kind, lambda value, values=_values: (type(value), values(value)))  # type: ignore[misc] # mypy sees no type of it
 
 Prepare = Callable[[Collection, list[Change]], list[Prepared]]
 

@@ -12,21 +12,11 @@ from annai.answers import PREVIEW_LINES, Answer, Hit, OtherSection
 from annai.config import Config
 from annai.interfaces.terminal import Screen, cells, echo, standard_output
 from annai.text.escapes import escape_json, escape_line
-from annai.text.metadata import document_times
 from annai.text.width import wrap
-from annai.types import (
-    IMPLICIT_COLLECTION,
-    Collection,
-    Document,
-    ImportSummary,
-    MetadataField,
-    Selection,
-    Status,
-    StoredSection,
-)
 
 if TYPE_CHECKING:
     from annai.text.matches import Asked
+    from annai.types import Collection, Document, ImportSummary, MetadataField, Selection, Status, StoredSection
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
 
@@ -145,7 +135,7 @@ def unmatched_lines(answer: Answer) -> list[str]:
     return [*paths, *answer.unmet.values()]
 
 
-def section_json(stored: StoredSection) -> dict[str, object]:
+def section_json(stored: "StoredSection") -> dict[str, object]:
     """A section as plain values, with the names that a hit uses."""
     section = stored.section
     return {
@@ -165,7 +155,7 @@ def section_json(stored: StoredSection) -> dict[str, object]:
     }
 
 
-def selection_json(selection: Selection) -> dict[str, object]:
+def selection_json(selection: "Selection") -> dict[str, object]:
     """What was asked for with its text, and the section's parent and children."""
     return {
         **content_json(selection),
@@ -174,7 +164,7 @@ def selection_json(selection: Selection) -> dict[str, object]:
     }
 
 
-def content_json(selection: Selection) -> dict[str, object]:
+def content_json(selection: "Selection") -> dict[str, object]:
     """What was asked for of a document: a section's values, its text, and with some lines their numbers."""
     lines = {"start_line": selection.line, "end_line": selection.last_line} if selection.last_line else {}
     return {
@@ -186,7 +176,7 @@ def content_json(selection: Selection) -> dict[str, object]:
     }
 
 
-def document_json(selection: Selection) -> dict[str, object]:
+def document_json(selection: "Selection") -> dict[str, object]:
     """A document with its text and the list of its sections."""
     document = selection.document
     return {
@@ -204,19 +194,21 @@ def document_json(selection: Selection) -> dict[str, object]:
     }
 
 
-def _times_json(document: Document) -> dict[str, object]:
+def _times_json(document: "Document") -> dict[str, object]:
     """When a document was written, if it says so, and last changed."""
+    from annai.text.metadata import document_times  # a search shows no times of its own
+
     created, updated = document_times(document.front_matter, document.state.mtime_ns)
     return {"created": created or None, "updated": updated}
 
 
-def field_json(field: MetadataField) -> dict[str, object]:
+def field_json(field: "MetadataField") -> dict[str, object]:
     """A field of documents as plain values."""
     values = [{"value": value, "documents": count} for value, count in field.values.items()]
     return {"name": field.name, "documents": field.documents, "values": values}
 
 
-def section_line(stored: StoredSection) -> str:
+def section_line(stored: "StoredSection") -> str:
     """A section as one line of a list."""
     section = stored.section
     return (
@@ -224,7 +216,7 @@ def section_line(stored: StoredSection) -> str:
     )
 
 
-def collection_json(collection: Collection) -> dict[str, object]:
+def collection_json(collection: "Collection") -> dict[str, object]:
     """A collection as plain values."""
     return {
         "name": collection.name,
@@ -235,7 +227,7 @@ def collection_json(collection: Collection) -> dict[str, object]:
     }
 
 
-def status_json(status: Status, documents: Sequence[str] | None = None) -> dict[str, object]:
+def status_json(status: "Status", documents: Sequence[str] | None = None) -> dict[str, object]:
     """A project's state as plain values; with the paths of the documents, if one collection was asked for."""
     listed = {} if documents is None else {"document_paths": list(documents)}
     return {
@@ -267,8 +259,10 @@ def status_json(status: Status, documents: Sequence[str] | None = None) -> dict[
     }
 
 
-def searched_sentence(status: Status) -> str:
+def searched_sentence(status: "Status") -> str:
     """What a search looks at, from the status of the whole project; what it leaves out of the project's folder too."""
+    from annai.types import IMPLICIT_COLLECTION  # an answer is printed without it
+
     root = status.root
     if status.searched == (IMPLICIT_COLLECTION,):
         return f"A search covers all of {root}."
@@ -281,7 +275,7 @@ def searched_sentence(status: Status) -> str:
     return sentence
 
 
-def queue_lines(status: Status) -> list[tuple[str, ...]]:
+def queue_lines(status: "Status") -> list[tuple[str, ...]]:
     """The state of the queue, as parts of lines: what waits, what is being indexed, and what failed lately."""
     counts = {str(state): count for state, count in status.requests.items()}
     names = {"pending": "waiting", "processing": "being indexed", "failed": "failed"}
@@ -294,7 +288,7 @@ def queue_lines(status: Status) -> list[tuple[str, ...]]:
     return lines
 
 
-def summary_line(summary: ImportSummary) -> str:
+def summary_line(summary: "ImportSummary") -> str:
     """What an import did, in one line."""
     return ", ".join(f"{name} {count:,}" for name, count in summary.counts.items())
 
@@ -362,11 +356,7 @@ def size(count: int) -> str:
 
 
 def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bool) -> str:
-    # Lists of files and JSON mark nothing, and a search through a server has loaded none of this.
-    from annai.asking.meant import searched_text
-    from annai.text.matches import asked
-
-    question = asked(searched_text(answer))
+    question = _question(answer) if screen.has_color else None
     width = screen.width
     several = len({hit.collection for hit in answer.results}) > 1
     blocks = [f"{screen.show(line, dim=True)}\n" for line in (*correction_lines(answer), *doubt_lines(answer))]
@@ -394,6 +384,14 @@ def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bo
     return "\n".join(blocks)
 
 
+def _question(answer: Answer) -> "Asked":
+    """What to mark. A search through a server has loaded none of this, and most answers go into a pipe, uncoloured."""
+    from annai.asking.meant import searched_text
+    from annai.text.matches import asked
+
+    return asked(searched_text(answer))
+
+
 def _render_markdown(answer: Answer, explain: bool) -> str:
     notes_above = (*correction_lines(answer), *doubt_lines(answer))
     blocks = [f"# {answer.query}\n", *(f"{line}\n" for line in notes_above)]
@@ -413,7 +411,7 @@ def _more_line(section: OtherSection) -> str:
     return f"+ line {section.line}: {section.heading}  {section.id}"
 
 
-def _preview_lines(hit: Hit, question: "Asked", width: int, screen: Screen, count: int) -> list[str]:
+def _preview_lines(hit: Hit, question: "Asked | None", width: int, screen: Screen, count: int) -> list[str]:
     """The preview, wrapped to the width with its matches marked; a terminal gets as many lines as were asked for."""
     # A line that is escaped has its full width.
     shown = [escape_line(line) if screen.is_terminal else line for line in hit.preview.split("\n") if line]
@@ -425,7 +423,7 @@ def _preview_lines(hit: Hit, question: "Asked", width: int, screen: Screen, coun
 
 def _mark(
     text: str,
-    question: "Asked",
+    question: "Asked | None",
     screen: Screen,
     span: tuple[int, int] | None = None,
     *,
@@ -433,9 +431,11 @@ def _mark(
     bold: bool | None = None,
 ) -> str:
     """A text, or a span of it, with what the question names marked: in grep's colour, which every background suits."""
-    from annai.text.matches import matching_spans  # as above
-
     begin, end = span or (0, len(text))
+    if question is None:
+        return screen.show(text[begin:end], fg=fg, bold=bold)
+    from annai.text.matches import matching_spans
+
     pieces, at = [], begin
     for start, stop in matching_spans(text, question):
         first, last = max(start, at), min(stop, end)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from annai.answers import PREVIEW_LINES, Content, Mode, Sort
 from annai.config import Config
@@ -21,7 +21,7 @@ from annai.interfaces.editor import chosen_editor, editor_command, open_window, 
 from annai.interfaces.page.documents import reading_json
 from annai.interfaces.page.keys import Keys
 from annai.interfaces.render import answer_json, document_json, selection_json
-from annai.project import LOCAL_PARAMETERS, OPERATIONS, Access, Done, Duration, Operation, Project
+from annai.project import LOCAL_PARAMETERS, OPERATIONS, Access, Done, Duration, Operation, Project, type_hints
 from annai.serving.wire import from_json, plain
 from annai.trust import is_loopback
 from annai.types import ServerStatus
@@ -304,7 +304,7 @@ def _method(
     parameters = [
         each for each in list(inspect.signature(function).parameters.values())[1:] if each.name not in LOCAL_PARAMETERS
     ]
-    hints = get_type_hints(function)
+    hints = type_hints(function)
     required = [each.name for each in parameters if each.default is inspect.Parameter.empty]
     return Method(name, call, {each.name: hints[each.name] for each in parameters}, required, access, duration)
 

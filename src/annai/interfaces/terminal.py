@@ -3,13 +3,11 @@
 import errno
 import os
 import re
-import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import click
 
@@ -25,8 +23,7 @@ class OutputError(AnnaiError):
     """Standard output is closed, or cannot take more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Screen:
+class Screen(NamedTuple):
     """What text for people is written for: whether it is shown by a terminal, and in colour."""
 
     is_terminal: bool
@@ -35,7 +32,11 @@ class Screen:
     @property
     def width(self) -> int:
         """The columns of the terminal; what is piped is not cut."""
-        return shutil.get_terminal_size((100, 24)).columns if self.is_terminal else sys.maxsize
+        if not self.is_terminal:
+            return sys.maxsize
+        from shutil import get_terminal_size  # only for a terminal
+
+        return get_terminal_size((100, 24)).columns
 
     def show(self, text: str, *, fg: str | None = None, bold: bool | None = None, dim: bool | None = None) -> str:
         """A part of a line as it is shown here, in this style."""

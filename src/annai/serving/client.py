@@ -9,15 +9,17 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, get_type_hints
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from annai.answers import Answer, Freshness, Query, QueryOptions
 from annai.asking.addresses import from_here
 from annai.asking.query import query_options
 from annai.errors import AnnaiError, NotFound, ServerError
-from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Done, Progress, Project
+from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Done, Progress, Project, type_hints
 from annai.serving.connection import CALL_SECONDS, Connection
-from annai.types import ImportSummary, Queued, Selection, Status
+
+if TYPE_CHECKING:
+    from annai.types import ImportSummary, Queued, Selection, Status
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,7 +38,7 @@ def _remote(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
         given = signature.bind(self, *args, **kwargs).arguments
         progress = given.get("progress")
         sent = {name: _absolute(value) for name, value in list(given.items())[1:] if name not in LOCAL_PARAMETERS}
-        kind: type[T] = get_type_hints(method)["return"]
+        kind: type[T] = type_hints(method)["return"]
         if operation.duration != "long":
             return self.connection.get(kind, operation.name, endless=False, **sent)
         return self.wait_for(lambda: self.connection.get(kind, operation.name, endless=True, **sent), progress)
@@ -83,17 +85,17 @@ class Client(Project):
         text, sent = (query, options) if isinstance(query, str) else (query.text, query_options(query))
         return self.connection.get(Answer, "search", query=text, refresh=refresh, full=True, **sent)
 
-    def locate(self, reference: str) -> Selection:
+    def locate(self, reference: str) -> "Selection":
         """Find a document, a section or some lines, by any address that annai prints."""
         return _from_here(lambda spell: self._locate(spell(reference)))
 
     def rebuild(
         self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
-    ) -> ImportSummary:
+    ) -> "ImportSummary":
         """Index again what lies under these paths (everything, if none is given), and wait until it is done."""
         return _from_here(lambda spell: self._rebuild([*map(spell, paths)], force, progress=progress))
 
-    def request_index(self, path: str, force: bool = False) -> Queued:
+    def request_index(self, path: str, force: bool = False) -> "Queued":
         """Queue what lies under a path, and return without waiting."""
         return _from_here(lambda spell: self._request_index(spell(path), force))
 
@@ -107,8 +109,10 @@ class Client(Project):
         """Have the server bring its index up to date."""
         return self.connection.get(Freshness, "refresh", names=names, full=True)
 
-    def status(self, name: str = "") -> Status:
+    def status(self, name: str = "") -> "Status":
         """The state of the project, or of one collection."""
+        from annai.types import Status  # a search does without it
+
         return self.connection.get(Status, "get_status", name=name)
 
     def sources(self) -> dict[str, Path]:

@@ -28,7 +28,9 @@ class HttpConnection:
 
     def connect(self) -> None:
         """Open it."""
-        self.sock = socket.create_connection((self._host, self._port), self.timeout)
+        # As bytes: for a string Python loads the tables of international names, which an address in ASCII is none of.
+        host = cast(str, self._host.encode()) if self._host.isascii() else self._host
+        self.sock = socket.create_connection((host, self._port), self.timeout)
         # A request is one message, and nobody is to wait for more of it.
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream = cast(BinaryIO, self.sock.makefile("rb"))

@@ -13,13 +13,15 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def plain(value: object) -> Json:
-    """A value as JSON can hold it: dataclasses as objects, tuples as lists, paths as strings."""
+    """A value as JSON can hold it: dataclasses and named tuples as objects, tuples as lists, paths as strings."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str | Path):
         return str(value)
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, tuple) and (names := getattr(value, "_fields", ())):
+        return {name: plain(each) for name, each in zip(names, value, strict=True)}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if dataclasses.is_dataclass(value):

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from annai.answers import breadcrumbs
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.budget import (
     MIN_EXCERPT_TOKENS,
@@ -20,7 +21,7 @@ from annai.interfaces.mcp.budget import (
 )
 from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult, fence, line_range, line_span
 from annai.project import Project
-from annai.types import Selection, StoredSection, breadcrumbs
+from annai.types import Selection, StoredSection
 
 PAGE_SHARE = 0.85
 """The share of a budget that is the text itself; the rest names the page and, on the first of several, the sections."""

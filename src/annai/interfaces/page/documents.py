@@ -11,10 +11,11 @@ from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
+from annai.answers import breadcrumbs
 from annai.interfaces.render import content_json
 from annai.text.lines import LINE_END, Lines
 from annai.text.outline import outline
-from annai.types import Document, Selection, StoredSection, breadcrumbs
+from annai.types import Document, Selection, StoredSection
 
 if TYPE_CHECKING:
     from pyromark import Options
