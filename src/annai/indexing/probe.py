@@ -5,8 +5,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from annai import child
 from annai.config import Config
-from annai.indexing import child
 from annai.types import Change, Collection
 
 KILLED_TWICE = (
@@ -64,7 +64,7 @@ def main() -> None:
     for change in changes:
         # Whatever is wrong with a file, the process that indexes it finds out and says so.
         with contextlib.suppress(Exception):
-            document = read_document(collection.name, collection.source, change, config.files)
+            document = read_document(collection.name, collection.source, change, config.files, config.documents)
             sections = split(document, config.chunking)
             if embedder.is_additive:
                 add_features([(document, sections)], embedder)

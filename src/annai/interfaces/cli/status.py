@@ -5,6 +5,7 @@ import click
 from annai.config import Config
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import (
+    left_out_lines,
     local_time,
     print_json,
     print_lines,
@@ -27,7 +28,8 @@ def command(config: Config, name: str, form: str | None) -> None:
     """Show what is indexed, and what was left out.
 
     Lists each collection with its counts, the size on disk, and every file that was
-    skipped or failed, with the reason.
+    skipped or failed, with the reason; and how many files of other kinds annai does
+    not read.
     """
     with open_project(config) as project:
         status = project.status(name)
@@ -54,6 +56,17 @@ def command(config: Config, name: str, form: str | None) -> None:
         for path in paths:
             echo(path)
     _print_problems(status, config)
+    _print_left_out(status)
+
+
+def _print_left_out(status: Status) -> None:
+    for each in status.collections:
+        label = f"{each.collection.name}: " if len(status.collections) > 1 else ""
+        lines = left_out_lines(each.left_out)
+        if lines:
+            echo()
+        for line in lines:
+            echo(f"{label}{line}")
 
 
 def _print_collections(status: Status, config: Config) -> None:

@@ -16,7 +16,7 @@ from annai.interfaces.mcp.budget import (
     paginate,
 )
 from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult
-from annai.interfaces.render import collection_json, searched_sentence, summary_line
+from annai.interfaces.render import collection_json, left_out_lines, searched_sentence, summary_line
 from annai.serving.wire import plain
 from annai.types import Collection, CollectionStatus, ImportSummary, ListedEntry, Listing, Status
 from annai.values import shorten
@@ -105,6 +105,7 @@ def status_result(status: Status, budget: int, page: int = 1, problem: str = "")
         "collections": rows,
         "problems": named,
         "errors": fit_lines(error_lines(status), share // 2),
+        "left_out": fit_lines(_left_out(status), share // 2),
         "embedder": clip(status.embedder),
         "database": clip(status.database),
         "size_on_disk": status.size_on_disk,
@@ -122,9 +123,20 @@ def status_result(status: Status, budget: int, page: int = 1, problem: str = "")
         *([f"Being indexed now: {', '.join(indexing)}"] if indexing else []),
         *([f"Not indexed ({total:,}):", _list(named)] if named else []),
         *(["Failed, to be tried again:", _list(fields["errors"])] if fields["errors"] else []),
+        *(["Left out:", _list(fields["left_out"])] if fields["left_out"] else []),
         f"Embedder {fields['embedder']}; index `{fields['database']}`, {status.size_on_disk:,} bytes.",
     ]
     return _paged(fields, lines, "index_status", page, count)
+
+
+def _left_out(status: Status) -> list[str]:
+    """The files that are not read, of each collection."""
+    several = len(status.collections) > 1
+    return [
+        f"{each.collection.name}: {line}" if several else line
+        for each in status.collections
+        for line in left_out_lines(each.left_out)
+    ]
 
 
 def waiting_files(status: Status) -> int:

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from annai.interfaces.render import content_json
 from annai.text.lines import LINE_END, Lines
 from annai.text.outline import outline
+from annai.text.pages import shown_pages
 from annai.types import Document, Selection, StoredSection, breadcrumbs
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ _DROPPED_WHOLE = {"script", "style", "template", "noscript", "iframe", "object",
 
 _WEB_SCHEMES = {"http", "https", "mailto"}
 
-_SUFFIXES = ("", ".md", ".mdx", ".markdown", ".rst", ".txt")
+_SUFFIXES = ("", ".md", ".mdx", ".markdown", ".rst", ".txt", ".org", ".adoc", ".html")
 _FOLDER_PAGES = ("index", "README", "_index")
 """The document that a link to a folder means, as the generators of sites have it."""
 
@@ -110,7 +111,8 @@ def document_html(document: Document, documents: Callable[[], Sequence[str]], si
     import pyromark
 
     paths = functools.cache(lambda: frozenset(documents()))
-    marked = _with_line_marks(document.text[document.body_start :], Lines(document.text).number(document.body_start))
+    body = shown_pages(document.path, document.text[document.body_start :])
+    marked = _with_line_marks(body, Lines(document.text).number(document.body_start))
 
     def checked(tag: str, attribute: str, value: str) -> str | None:
         if attribute == "data-line":
