@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "annai"
 LEVELS = (
     ("types", "errors"),
     ("answers",),
-    ("values", "project", "text", "timer", "child"),
+    ("values", "project", "text", "timer", "child", "installation"),
     ("settings", "trust"),
     ("config",),
     ("files", "splitters", "models"),

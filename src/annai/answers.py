@@ -8,7 +8,7 @@ from typing import Literal, TypedDict
 from annai.types import breadcrumbs
 
 Mode = Literal["hybrid", "vector", "keyword"]
-Sort = Literal["score", "depth", "path"]
+Sort = Literal["score", "depth", "-depth", "path"]
 Content = Literal["passage", "section", "document", "none"]
 IndexStatus = Literal["latest", "updating", "outdated"]
 

@@ -47,6 +47,7 @@ from annai.types import (
     ImportSummary,
     LeftOut,
     Listing,
+    Queued,
     Request,
     RequestStatus,
     Selection,
@@ -58,6 +59,9 @@ SEARCH_WAIT_SECONDS = 2.0
 
 MOST_REQUESTS = 1000
 """Lines of the queue that one call returns."""
+
+MOST_QUEUED = 100
+"""Requests that are returned when files were queued."""
 
 STATUS_ERRORS = STATUS_FILES = 5
 
@@ -166,14 +170,17 @@ class Engine(Project):
     # Indexing
 
     def import_collection(
-        self, name: str = "", mode: ImportMode = "update", *, progress: Progress | None = None
+        self,
+        name: str = "",
+        mode: ImportMode = "update",
+        chunk_size: int | None = None,
+        chunk_overlap: int | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> ImportSummary:
         """Index one collection: all of it, or what changed. Without a name, the project's only one."""
-        candidates = collections.searchable(self.store, self.config, (name,) if name else ())
-        if len(candidates) > 1:
-            names = ", ".join(each.name for each in candidates)
-            raise CollectionError(f"There are several collections ({names}); name one with `-n NAME`.")
-        (collection,) = candidates
+        known = collections.only_one(collections.searchable(self.store, self.config, (name,) if name else ()))
+        collection = collections.chunked(self.config, known, chunk_size, chunk_overlap)
         if mode == "new" and self.store.statistics(collection.name).documents:
             raise CollectionError(
                 f"The collection {collection.name!r} already has data; "
@@ -181,6 +188,8 @@ class Engine(Project):
             )
         if mode == "replace":
             return self._updates.replace(collection, progress)
+        if collection != known:
+            self.store.save_collection(collection)
         return self._updates.update([(collection, None)], progress=progress)
 
     def rebuild(
@@ -196,7 +205,7 @@ class Engine(Project):
         names = [each.name for each in dataclasses.fields(ImportSummary) if each.name != "left_out"]
         return ImportSummary(**{name: sum(getattr(each, name) for each in summaries) for name in names})
 
-    def request_index(self, path: str, force: bool = False) -> list[Request]:
+    def request_index(self, path: str, force: bool = False) -> Queued:
         """Queue what lies under a path, and return without waiting."""
         numbers = [
             number
@@ -204,7 +213,8 @@ class Engine(Project):
             for number in self._indexer.request(collection, only, force=force)[0]
         ]
         self._wake_worker()
-        return self.store.requests.get(numbers)
+        numbers.sort()
+        return Queued(len(numbers), tuple(reversed(self.store.requests.get(numbers[:MOST_QUEUED]))))
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None

@@ -18,6 +18,7 @@ from annai.types import (
     ImportMode,
     ImportSummary,
     Listing,
+    Queued,
     Request,
     RequestStatus,
     Selection,
@@ -175,9 +176,19 @@ class Project(ABC):
     @operation("import_collection", "long")
     @abstractmethod
     def import_collection(
-        self, name: str = "", mode: ImportMode = "update", *, progress: Progress | None = None
+        self,
+        name: str = "",
+        mode: ImportMode = "update",
+        chunk_size: int | None = None,
+        chunk_overlap: int | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> ImportSummary:
-        """Index one collection: all of it, or what changed. Without a name, the project's only one."""
+        """Index one collection: all of it, or what changed. Without a name, the project's only one.
+
+        The collection keeps a `chunk_size` and a `chunk_overlap` that differ from the settings'; a size of 0 makes it
+        follow the settings again.
+        """
 
     @operation("rebuild_index", "long")
     @abstractmethod
@@ -191,8 +202,8 @@ class Project(ABC):
 
     @operation("index_document", "waiting")
     @abstractmethod
-    def request_index(self, path: str, force: bool = False) -> list[Request]:
-        """Queue what lies under a path, and return without waiting."""
+    def request_index(self, path: str, force: bool = False) -> Queued:
+        """Queue what lies under a path, and return without waiting: how many files, and the first hundred of them."""
 
     @abstractmethod
     def refresh(

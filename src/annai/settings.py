@@ -125,8 +125,10 @@ class Chunking:
         "sections: the tree of headings; tokens: windows of equal size; headings: a flat list, split at headings.",
         choices=("sections", "tokens", "headings"),
     )
-    size: int = setting(1024, "Tokens per window, or per piece of a long section.", minimum=512, maximum=4096)
-    overlap: int = setting(64, "Tokens shared by neighbouring windows or pieces.", minimum=0, maximum=2048)
+    size: int = setting(1024, "Tokens per window, or per piece of a long section or chunk.", minimum=512, maximum=4096)
+    overlap: int = setting(
+        64, "Tokens shared by neighbouring windows or pieces; by pieces at most half of one.", minimum=0, maximum=2048
+    )
     max_tokens: int = setting(
         512, "Also split sections over this many tokens into pieces, none longer than this.", minimum=64
     )

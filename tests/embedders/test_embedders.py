@@ -21,7 +21,7 @@ from annai.engine import Engine
 from annai.errors import ConfigError, EmbedderError, EmbedderMismatch
 from annai.models.catalog import MODELS, known_model
 from annai.models.unloading import LOW_MEMORY_IDLE_SECONDS, AutoUnloaded
-from annai.models.vectors import folder_name
+from annai.models.vectors import configured_dimension, folder_name
 from annai.settings import Embedding, Model, Pooling
 from tests import service as services
 from tests import tiny
@@ -460,3 +460,10 @@ def test_a_models_folder_is_found_beside_the_settings(docs: Path) -> None:
     (docs / "annai.toml").write_text('[embedding]\nprovider = "onnx"\nmodel = "models/mine"\n')
     trust(docs)
     assert load_config(docs_dir=docs).embedding.model == str(docs.resolve() / "models" / "mine")
+
+
+@pytest.mark.parametrize("model", ["cl-nagoya/ruri-v3-310m", "ruri-v3-310m", "/models/ruri-v3-310m", "BAAI/bge-m3"])
+def test_vectors_are_cut_only_where_the_models_card_says_so(model: str) -> None:
+    with pytest.raises(EmbedderError, match=r"embedding.dimensions is 256; .*Qwen3-Embedding-0.6B, .*embeddinggemma"):
+        configured_dimension(Embedding(model=model, dimensions=256), known_model(model))
+    assert configured_dimension(Embedding(model="text-embedding-3-small", dimensions=256), None) == 256

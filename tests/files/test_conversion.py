@@ -17,6 +17,7 @@ from annai.files import kinds
 from annai.files.conversion import convert
 from annai.files.formats import html, lines, mail, notebook, opendocument, rtf, sheets, slides, word
 from annai.files.formats.pdf import convert as convert_pdf
+from annai.installation import install_command
 from annai.settings import Documents
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
@@ -277,7 +278,7 @@ def test_without_the_extra_a_pdf_is_left_out_and_a_known_one_stays(
     monkeypatch.setattr(kinds, "find_spec", lambda _: None)
     new = project.config.root / "new.pdf"
     new.write_bytes(pdf("A new one"))
-    command = "pip install 'annai[documents]'"
+    command = install_command("documents")
     summary = project.import_collection()
     assert (summary.added, summary.deleted, summary.skipped) == (0, 0, 0)
     assert next((each.suffix, each.files, each.install) for each in summary.left_out) == (".pdf", 1, command)

@@ -254,6 +254,14 @@ def test_headings_make_a_tree_with_numbers_and_paths() -> None:
     ]
 
 
+def test_a_section_stands_for_the_depths_of_the_short_ones_that_stayed_inside() -> None:
+    found = sections("# A\n\nSome text.\n\n## B\n\nFew words.\n\n### C\n\nFewer.\n", replace(SMALL, min_tokens=50))
+    assert [(section.depth, section.last_depth) for section in found] == [(0, 3)]
+    long = "many words of text " * 8
+    found = sections(f"# A\n\n{long}\n\n## B\n\nFew words.\n\n## C\n\n{long}", replace(SMALL, min_tokens=20))
+    assert [(s.heading, s.depth, s.last_depth) for s in found if not s.piece][1:] == [("T", 1, 2), ("C", 2, 2)]
+
+
 def test_a_parent_covers_its_children() -> None:
     found = sections(GUIDE, replace(SMALL, max_tokens=500))
     tokens = found[2]

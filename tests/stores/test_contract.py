@@ -350,8 +350,9 @@ def test_a_skipped_file_has_no_document_and_is_remembered(store: Store) -> None:
 
 def test_saving_a_collection_again_keeps_its_documents(store: Store) -> None:
     store.write("a", [indexed("a.md")])
-    store.save_collection(Collection("a", Path("/elsewhere"), "new", False, "now", "embedder", "settings"))
-    assert store.collections() == [Collection("a", Path("/elsewhere"), "new", False, "now", "embedder", "settings")]
+    other = Collection("a", Path("/elsewhere"), "new", False, "now", "embedder", "settings", 600, 0)
+    store.save_collection(other)
+    assert store.collections() == [other]
     assert store.statistics("a").documents == 1
 
 
@@ -368,13 +369,13 @@ def test_deleting_a_collection_deletes_its_data_and_no_other(store: Store) -> No
 
 def test_a_swap_puts_the_new_documents_in_place_of_the_old(store: Store) -> None:
     store.write("a", [indexed("old.md", "apple")])
-    store.save_collection(Collection("a:building", Path("/a"), embedder="e2", settings="s2", imported_at="later"))
+    store.save_collection(Collection("a:building", Path("/a"), "", False, "later", "e2", "s2", 600, 30))
     store.write("a:building", [indexed("new.md", "apple")])
     assert matching_paths(store, "apple", Where(collections=("a",))) == ["old.md"]
     store.swap_collection("a:building", "a")
     assert matching_paths(store, "apple") == ["new.md"]
     assert store.states("a").keys() == {"new.md"}
-    assert store.collections() == [Collection("a", Path("/a"), "", True, "later", "e2", "s2")]
+    assert store.collections() == [Collection("a", Path("/a"), "", True, "later", "e2", "s2", 600, 30)]
 
 
 def test_what_a_process_that_died_was_building_is_deleted_and_counts_no_more(store: Store) -> None:

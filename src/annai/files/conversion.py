@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from annai import child
 from annai.errors import SkippedFile, UnreadableFile
 from annai.files.formats.markdown import ConversionError, Converted
-from annai.files.kinds import CONVERTERS, install_command, missing_extra, suffix_of
+from annai.files.kinds import CONVERTERS, missing_extra, suffix_of
+from annai.installation import install_command
 from annai.settings import Documents
 
 if TYPE_CHECKING:

@@ -45,8 +45,3 @@ def missing_extra(suffix: str) -> str:
     """The extra of annai that files of this kind need and that is not installed; empty if none is missing."""
     extra, module = EXTRAS.get(suffix, ("", ""))
     return extra if extra and find_spec(module) is None else ""
-
-
-def install_command(extra: str) -> str:
-    """What installs an extra."""
-    return f"pip install 'annai[{extra}]'"

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from annai.config import STATE_FOLDER
 from annai.errors import CollectionError
 from annai.files.ignore import Patterns, read_patterns
-from annai.files.kinds import EXTRAS, install_command, missing_extra, suffix_of
+from annai.files.kinds import EXTRAS, missing_extra, suffix_of
+from annai.installation import install_command
 from annai.settings import Files
 from annai.types import Change, ChangeKind, FileState, LeftOut
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from time import perf_counter
 
-from annai.collection import find, here, within_root
+from annai.collection import chunking_of, find, here, within_root
 from annai.config import Config
 from annai.embedders.base import Embedder
 from annai.embedders.static import token_model
@@ -29,12 +29,14 @@ from annai.indexing.preparation import (
     batches,
     embed,
     failure,
+    log_details,
     log_problem,
     prepare,
     prepare_together,
     problem_of,
 )
 from annai.indexing.probe import KILLED_TWICE, find_killers
+from annai.indexing.processes import process_count
 from annai.indexing.run import Run
 from annai.project import Confirm
 from annai.settings import Documents
@@ -61,7 +63,7 @@ from annai.types import (
 
 logger = logging.getLogger(__name__)
 
-PIPELINE_VERSION = 4
+PIPELINE_VERSION = 5
 """Raised when sections, words or embedded texts are made differently: every index is then rebuilt."""
 
 CLAIM_FILES, CLAIM_SHARE = 128, 1 / 32
@@ -125,7 +127,10 @@ class Indexer:
         if confirm and not known and len(found.changes) > MAX_UNCONFIRMED_FILES:
             self._confirm_first_index(confirm, collection, found)
         paths = [change.path for change in found.changes if _should_try(change, known, retry_failed)]
-        logger.debug("[index] %s: %d changes, %d unchanged", collection.name, len(paths), found.unchanged)
+        kinds = Counter(str(change.kind) for change in found.changes)
+        counts = ", ".join(f"{kind}={kinds[kind]}" for kind in ChangeKind)
+        files = len(found.changes) - kinds[ChangeKind.DELETED] + found.unchanged
+        logger.debug("[index] %s: %d files (%s, unchanged=%d)", collection.name, files, counts, found.unchanged)
         if not paths and not collection.imported_at:
             self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
         return self._queue(collection.name, paths, at_once, first) if paths else [], found.unchanged
@@ -182,7 +187,8 @@ class Indexer:
 
         When it fails or is interrupted, the new data is deleted; if its process dies, the next one deletes it.
         """
-        self._store.save_collection(collection)
+        if all(each.name != collection.name for each in self._store.collections()):
+            self._store.save_collection(collection)
         name = collection.name + STAGING_SUFFIX
         with self._store.bulk():
             self._store.delete_collection(name)
@@ -199,7 +205,9 @@ class Indexer:
 
     def _build(self, collection: Collection, name: str, run: Run) -> Outcomes:
         """Index everything of a collection into another one."""
-        staging = self._record_settings(Collection(name, collection.source, enabled=False))
+        staging = self._record_settings(
+            dataclasses.replace(collection, name=name, description="", enabled=False, imported_at="", settings="")
+        )
         with timer("scan"):
             found = self._scan(collection, {}, count_left_out=True)
         outcomes: Outcomes = Counter()
@@ -215,7 +223,8 @@ class Indexer:
         from annai.text.outline import outline  # only a repair needs it here
 
         whole = dataclasses.replace(document, outline=outline(document.text, document.format, document.body_start))
-        sections = load_splitter(self._config.chunking.strategy)(whole, self._config.chunking)
+        chunking = chunking_of(self._config, collection)
+        sections = load_splitter(chunking.strategy)(whole, chunking)
         change = Change(ChangeKind.UPDATED, document.path, collection.source / document.path)
         self._write(collection, [Prepared(change, whole, sections)])
 
@@ -275,7 +284,7 @@ class Indexer:
     def _record_settings(self, collection: Collection) -> Collection:
         """Store the embedder and settings that the index is made with; if the settings changed, index every file."""
         embedder = self._embedder(collection).identity
-        recorded = dataclasses.replace(collection, embedder=embedder, settings=self._fingerprint())
+        recorded = dataclasses.replace(collection, embedder=embedder, settings=self._fingerprint(collection))
         if recorded != collection:
             # In this order: killed in between, the next run finds the old settings and marks the files again.
             if collection.settings != recorded.settings:
@@ -376,6 +385,7 @@ class Indexer:
         """Read and split files, in their order, and count them."""
         for prepared in self._prepare_all(collection, changes, killers, run):
             log_problem(prepared)
+            log_details(prepared)
             run.count(prepared)
             yield prepared
 
@@ -399,6 +409,8 @@ class Indexer:
 
     def _write(self, collection: Collection, batch: list[Prepared]) -> list[Prepared]:
         """Embed and write a batch; a document that makes this fail is isolated and stored as a problem."""
+        passages = sum(each.passages for each in batch)
+        logger.debug("[index] batch: %d files, %d passages", len(batch), passages)
         try:
             with self._clock.measure("embed"):
                 documents = [each.indexed for each in batch if each.indexed]
@@ -450,20 +462,22 @@ class Indexer:
         start = perf_counter()
         embed([prepare(collection, change, self._config, self._clock) for change in sample], embedder)
         share = sum(change.size for change in sample) / max(found.total_bytes, 1)
-        seconds = (perf_counter() - start) / max(share, 1e-9)
+        # One process measured, and all of them will work.
+        workers = process_count(self._config) if embedder.is_additive else 1
+        seconds = (perf_counter() - start) / max(share, 1e-9) / workers
         if not confirm(len(found.changes), seconds):
             raise CollectionError(
                 f"{collection.source} was not indexed, because it has {len(found.changes):,} files; "
                 "`--yes` indexes them all, and [files] in annai.toml excludes some."
             )
 
-    def _fingerprint(self) -> str:
-        """Everything besides the documents that sections depend on."""
-        tokens = token_model().identity
+    def _fingerprint(self, collection: Collection) -> str:
+        """Everything besides the documents that a collection's sections depend on."""
+        tokens, chunking = token_model().identity, chunking_of(self._config, collection)
         documents = self._config.documents
         # The default is not named: an index from before there was this setting is as it should be.
         limits = "" if documents == Documents() else f"; {documents}"
-        return f"{PIPELINE_VERSION}; {tokens}; {self._config.chunking}; {self._config.files.max_file_mb} MB{limits}"
+        return f"{PIPELINE_VERSION}; {tokens}; {chunking}; {self._config.files.max_file_mb} MB{limits}"
 
 
 def _should_try(change: Change, known: Mapping[str, FileState], retry_failed: bool) -> bool:

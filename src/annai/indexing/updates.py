@@ -1,5 +1,6 @@
 """Who works the queue off? One process at a time: this one, if no other is indexing."""
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +23,8 @@ IMPORT_WAIT_SECONDS = 30.0
 
 POLL_SECONDS = 0.02
 
+logger = logging.getLogger(__name__)
+
 
 class Updates:
     """Brings an index up to date, under the lock that lets one process index at a time."""
@@ -35,8 +38,10 @@ class Updates:
     def replace(self, collection: Collection, progress: Progress | None = None) -> ImportSummary:
         """Index all of a collection anew; searches find what it held before until that is done."""
         with self.alone(), Run(self._config, progress) as run:
-            summary = _summary(self._indexer.replace(collection, run), run.done)
-        return replace(summary, left_out=self._indexer.left_out.get(collection.name, ()))
+            outcomes = self._indexer.replace(collection, run)
+            self._store.apply_settings()
+        left_out = self._indexer.left_out.get(collection.name, ())
+        return replace(_logged(_summary(outcomes, run.done)), left_out=left_out)
 
     def update(
         self,
@@ -51,8 +56,9 @@ class Updates:
             for collection, only in parts:
                 unchanged += self._indexer.request(collection, only, force=force, count_left_out=only is None)[1]
             outcomes = self._process(run, IMPORT_WAIT_SECONDS)
+            self._store.apply_settings()
         left_out = [each for collection, only in parts if only is None for each in self._left_out(collection)]
-        return replace(_summary(outcomes, run.done, unchanged), left_out=join_left_out(left_out))
+        return replace(_logged(_summary(outcomes, run.done, unchanged)), left_out=join_left_out(left_out))
 
     def _left_out(self, collection: Collection) -> tuple[LeftOut, ...]:
         return self._indexer.left_out.get(collection.name, ())
@@ -108,7 +114,10 @@ class Updates:
         If another process or thread is indexing, wait this many seconds for it.
         """
         with Run(self._config, progress, stop) as run:
-            return self._process(run, timeout)
+            outcomes = self._process(run, timeout)
+        if outcomes:
+            _logged(_summary(outcomes, run.done))
+        return outcomes
 
     def _process(self, run: Run, timeout: float) -> Outcomes:
         outcomes: Outcomes = Counter()
@@ -180,6 +189,13 @@ def _outcome(request: Request, before: FileState | None, after: FileState | None
     if before is None or before.problem:
         return "added"
     return "updated" if request.status == "completed" else "unchanged"
+
+
+def _logged(summary: ImportSummary) -> ImportSummary:
+    """Log what a run did, in one line."""
+    counts = ", ".join(f"{name}={count}" for name, count in summary.counts.items())
+    logger.info("[index] summary: %s, passages=%d, bytes=%d", counts, summary.passages, summary.size)
+    return summary
 
 
 def _summary(outcomes: Outcomes, done: Done, unchanged: int = 0) -> ImportSummary:

@@ -215,8 +215,9 @@ def collection_json(collection: Collection) -> dict[str, object]:
     }
 
 
-def status_json(status: Status) -> dict[str, object]:
-    """A project's state as plain values."""
+def status_json(status: Status, documents: Sequence[str] | None = None) -> dict[str, object]:
+    """A project's state as plain values; with the paths of the documents, if one collection was asked for."""
+    listed = {} if documents is None else {"document_paths": list(documents)}
     return {
         "root": str(status.root),
         "database": status.database,
@@ -227,6 +228,9 @@ def status_json(status: Status) -> dict[str, object]:
                 **collection_json(each.collection),
                 **asdict(each.statistics),
                 "embedder": each.collection.embedder or None,
+                "chunk_size": each.collection.chunk_size,
+                "chunk_overlap": each.collection.chunk_overlap,
+                **listed,
                 "problems": [
                     {"path": state.path, "kind": state.problem.kind, "reason": state.problem.reason}
                     for state in each.problems

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.errors import EmbedderError
-from annai.models.catalog import KnownModel
+from annai.models.catalog import MODELS, KnownModel, known_model
 from annai.settings import Embedding
 
 AUTO = "auto"
@@ -58,9 +58,10 @@ def configured_dimension(settings: Embedding, known: KnownModel | None, default:
     """How many numbers a vector is to have; 0 where only the model can tell."""
     if not settings.dimensions:
         return default or (known.dimension if known else 0)
-    if known and not known.allows(settings.dimensions):
-        smaller = f" (or {', '.join(map(str, known.truncations))})" if known.truncations else ""
-        raise _wrong_dimension(known.name, f"{known.dimension}{smaller}", settings)
+    # A folder is known by its name, though its own files say how it was trained.
+    named = known or known_model(Path(settings.model).name)
+    if named and not named.allows(settings.dimensions):
+        raise _wrong_dimension(named.name, _possible(named), settings)
     return settings.dimensions
 
 
@@ -92,8 +93,17 @@ def folder_name(folder: Path) -> str:
     return f"{folder.name}-{digest.hexdigest()}"
 
 
+def _possible(known: KnownModel) -> str:
+    """The dimensions that a model's vectors may have."""
+    if known.can_truncate_anywhere:
+        return f"up to {known.dimension}"
+    smaller = f" (or {', '.join(map(str, known.truncations))})" if known.truncations else ""
+    return f"{known.dimension}{smaller}"
+
+
 def _wrong_dimension(name: str, possible: str, settings: Embedding) -> EmbedderError:
+    others = ", ".join(each.name for each in MODELS if each.can_truncate_anywhere or each.truncations)
     return EmbedderError(
         f"{name} makes vectors of {possible} numbers, but embedding.dimensions is {settings.dimensions}; "
-        "correct it in annai.toml."
+        f"correct it in annai.toml. Vectors that can be cut have, by their cards: {others}."
     )

@@ -228,8 +228,8 @@ class DocumentWriter(DocumentReader):
     def swap_collection(self, staging: str, name: str) -> None:
         """Make the documents of `staging` those of `name`, whose own are deleted, and forget `staging`; all at once.
 
-        The collection `name` takes `staging`'s embedder, settings and import time and keeps the rest of its own. Both
-        must exist; if one does not, a `StoreError` names it.
+        The collection `name` takes `staging`'s embedder, settings, chunk sizes and import time and keeps the rest of
+        its own. Both must exist; if one does not, a `StoreError` names it.
         """
 
     @abstractmethod
@@ -339,6 +339,12 @@ class StoreUpkeep(ABC):
     def vacuum(self) -> None:
         """Give back the space of what was deleted, and order the index for searching."""
 
+    def apply_settings(self) -> None:  # noqa: B027 - most engines have no such settings
+        """Build again what was built with other settings of the engine (`store.hnsw_*`); searches go on meanwhile.
+
+        Only the holder of the index lock may call it: nobody else writes then.
+        """
+
 
 class Store(DocumentWriter, PassageSearcher, StoreUpkeep):
     """Documents, their sections, vectors and keywords, and what is remembered of files and collections.
@@ -389,8 +395,10 @@ def load_store(config: Config) -> Store:
     except ImportError as error:
         if (error.name or "").startswith("annai"):
             raise
+        from annai.installation import install_command  # needed only here
+
         raise StoreError(
             f"store.engine is {engine!r}, and what it needs is not installed ({error.name}); "
-            f"run `pip install 'annai[{engine}]'`."
+            f"run `{install_command(engine)}`."
         ) from error
     return cast(Store, module.open_store(config))

@@ -104,6 +104,8 @@ class MemoryStore(Store):
             old,
             embedder=new.collection.embedder,
             settings=new.collection.settings,
+            chunk_size=new.collection.chunk_size,
+            chunk_overlap=new.collection.chunk_overlap,
             imported_at=new.collection.imported_at,
         )
         self._contents[name] = self._contents.pop(staging)

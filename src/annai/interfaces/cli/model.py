@@ -10,7 +10,9 @@ import click
 
 from annai.config import Config, override, secret
 from annai.embedders.base import Embedder, Vectors, load_embedder
+from annai.embedders.static import BUNDLED
 from annai.errors import ConfigError
+from annai.installation import install_command
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import print_json, print_table, size
 from annai.interfaces.terminal import echo, standard_output
@@ -155,7 +157,8 @@ def _settings(config: Config, name: str, provider: str | None = None) -> Embeddi
 
 def _bundled() -> KnownModel:
     embedder = load_embedder(Embedding())
-    return KnownModel("static", "static", embedder.dimension, 0, "ja, en", "Apache-2.0", "16 MB")
+    weight = size(sum(file.stat().st_size for file in BUNDLED.iterdir()))
+    return KnownModel("static", "static", embedder.dimension, 0, "ja, en", "Apache-2.0", weight)
 
 
 def _described(model: KnownModel) -> dict[str, object]:
@@ -180,7 +183,7 @@ def _shorten(column: str, value: str) -> str:
 
 def _installed(model: KnownModel) -> str:
     if not is_installed(model.provider):
-        return f"no: pip install 'annai[{EXTRAS[model.provider][0]}]'"
+        return f"no: {install_command(EXTRAS[model.provider][0])}"
     if variables := KEY_VARIABLES.get(model.provider):
         return "yes" if secret(*variables) else f"no key: {variables[0]}"
     if model.provider == "sentence-transformers" and downloaded_weights(model.name) is None:

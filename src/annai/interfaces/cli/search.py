@@ -33,7 +33,13 @@ from annai.values import choices
 @click.option("--path", "paths", multiple=True, help="Search only files under this path or glob; repeatable.")
 @click.option("--exclude", "excludes", multiple=True, help="Exclude files under this path or glob; repeatable.")
 @click.option("--mode", type=click.Choice(choices(Mode)), help="Search by meaning, words or both.")
-@click.option("--sort", type=click.Choice(choices(Sort)), default="score", show_default=True)
+@click.option(
+    "--sort",
+    type=click.Choice(choices(Sort)),
+    default="score",
+    show_default=True,
+    help="Order of the best results; depth: documents first, -depth: the deepest sections first.",
+)
 @click.option("--clean-only", is_flag=True, help="Exclude documents that changed since they were indexed.")
 @click.option(
     "--content",

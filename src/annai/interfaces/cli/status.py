@@ -1,5 +1,7 @@
 """`annai status`: how does the index stand?"""
 
+from collections import Counter
+
 import click
 
 from annai.config import Config
@@ -17,11 +19,11 @@ from annai.interfaces.render import (
 )
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
-from annai.types import Status
+from annai.types import CollectionStatus, Status
 
 
 @click.command()
-@click.option("-n", "--name", default="", help="Show only this collection, and list its documents.")
+@click.option("-n", "--name", default="", help="Show this collection alone, with all its documents.")
 @format_option
 @project_command()
 def command(config: Config, name: str, form: str | None) -> None:
@@ -33,9 +35,9 @@ def command(config: Config, name: str, form: str | None) -> None:
     """
     with open_project(config) as project:
         status = project.status(name)
-        paths = project.document_paths(name) if name else []
+        paths = project.document_paths(name) if name else None
     if (form or config.display.default_format) == "json":
-        print_json(status_json(status))
+        print_json(status_json(status, paths))
         return
     lines: list[tuple[str, ...]] = [
         ("Project   ", str(status.root)),
@@ -48,8 +50,10 @@ def command(config: Config, name: str, form: str | None) -> None:
         lines += queue_lines(status)
     print_lines(lines, config)
     echo()
-    _print_collections(status, config)
-    if not name:
+    if name:
+        _print_collection(status.collections[0], config)
+    else:
+        _print_collections(status, config)
         echo(f"\n{searched_sentence(status)}")
     if paths:
         echo()
@@ -67,6 +71,25 @@ def _print_left_out(status: Status) -> None:
             echo()
         for line in lines:
             echo(f"{label}{line}")
+
+
+def _print_collection(status: CollectionStatus, config: Config) -> None:
+    """All that is known of one collection."""
+    collection, statistics = status.collection, status.statistics
+    kinds = Counter(state.problem.kind for state in status.problems if state.problem)
+    problems = "".join(f", {count:,} {kind}" for kind, count in sorted(kinds.items()))
+    lines: list[tuple[str, ...]] = [
+        ("Collection ", collection.name, "" if collection.enabled else "(disabled)"),
+        ("Description", collection.description),
+        ("Source     ", str(collection.source)),
+        ("Documents  ", f"{statistics.documents:,}{problems}"),
+        ("Sections   ", f"{statistics.sections:,}"),
+        ("Vectors    ", f"{statistics.vectors:,}", f"({collection.embedder})" if collection.embedder else ""),
+        ("Last import", local_time(collection.imported_at) or "never"),
+    ]
+    sizes = (("Chunk size ", collection.chunk_size), ("Overlap    ", collection.chunk_overlap))
+    lines += [(label, f"{tokens:,} tokens (as an import was told)") for label, tokens in sizes if tokens is not None]
+    print_lines([tuple(filter(None, line)) for line in lines], config)
 
 
 def _print_collections(status: Status, config: Config) -> None:

@@ -30,7 +30,8 @@ class Collections:
     def save(self, collection: Collection) -> None:
         """Add or replace."""
         self._database.rows(
-            f"""INSERT INTO annai_collections ({names(COLLECTION_COLUMNS)}) VALUES (%s, %s, %s, %s, %s, %s, %s)
+            f"""INSERT INTO annai_collections ({names(COLLECTION_COLUMNS)})
+            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
             ON CONFLICT (name) DO UPDATE SET {overwrite(COLLECTION_COLUMNS[1:])}""",
             collection_row(collection),
         )

@@ -142,4 +142,9 @@ MIGRATIONS = (
     -- When a file's content or status last changed: what was written with the old size and time is noticed by it.
     ALTER TABLE annai_files ADD COLUMN ctime_ns bigint NOT NULL DEFAULT 0;
     """,
+    """
+    -- What an import was told of the sizes of pieces; NULL: the settings say it.
+    ALTER TABLE annai_collections ADD COLUMN chunk_size integer;
+    ALTER TABLE annai_collections ADD COLUMN chunk_overlap integer;
+    """,
 )

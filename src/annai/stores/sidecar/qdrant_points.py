@@ -177,15 +177,29 @@ class QdrantPoints(Neighbours):
                     if offset is None:
                         break
 
+    def apply_settings(self) -> None:
+        """Qdrant builds its graphs again by itself; the distance, which all give the same order here, stays."""
+        if not self._remote:
+            return  # A folder has no graphs.
+        graph = self._graph()
+        with self._translate_errors():
+            for name in self.own_names():
+                current = self._client.get_collection(name).config.params.vectors[DENSE].hnsw_config
+                if current is None or (current.m, current.ef_construct) != (graph.m, graph.ef_construct):
+                    changed = models.VectorParamsDiff(hnsw_config=graph)
+                    self._client.update_collection(name, vectors_config={DENSE: changed})
+
+    def _graph(self) -> models.HnswConfigDiff:
+        return models.HnswConfigDiff(m=self._settings.hnsw_m, ef_construct=self._settings.hnsw_construction_ef)
+
     def _make(self, dimension: int) -> str:
         name = f"{self.prefix}_{dimension}"
         if name in self.names():
             return name
-        graph = models.HnswConfigDiff(m=self._settings.hnsw_m, ef_construct=self._settings.hnsw_construction_ef)
         distance = models.Distance(_DISTANCES[self._settings.hnsw_space])
         self._client.create_collection(
             name,
-            vectors_config={DENSE: models.VectorParams(size=dimension, distance=distance, hnsw_config=graph)},
+            vectors_config={DENSE: models.VectorParams(size=dimension, distance=distance, hnsw_config=self._graph())},
             sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
         )
         if self._remote:

@@ -178,6 +178,12 @@ class SidecarVectors(VectorIndex):
             self._forget_leftovers(early=True)
             self.neighbours.vacuum()
 
+    def apply_settings(self) -> None:
+        """The engine's own."""
+        with self._lock:
+            if not self._file.read_only:
+                self.neighbours.apply_settings()
+
     def size_on_disk(self) -> int:
         """The engine's."""
         return self.neighbours.size_on_disk()

@@ -33,7 +33,7 @@ class Collections:
     def save(self, collection: Collection) -> None:
         """Add or replace."""
         self._database.rows(
-            f"""INSERT INTO collections ({names(COLLECTION_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?)
+            f"""INSERT INTO collections ({names(COLLECTION_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (name) DO UPDATE SET {overwrite(COLLECTION_COLUMNS[1:])}""",
             collection_row(collection),
         )

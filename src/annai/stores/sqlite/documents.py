@@ -191,6 +191,10 @@ class Documents:
         """The keys of all rows of `sections`, ascending."""
         return self._keys("SELECT id FROM sections ORDER BY 1")
 
+    def passage_keys(self) -> NDArray[np.int64]:
+        """The keys of those rows of `sections` that are passages, ascending."""
+        return self._keys("SELECT id FROM sections WHERE is_passage ORDER BY 1")
+
     def vector_keys(self) -> NDArray[np.int64]:
         """The keys of all rows of `vectors`, ascending."""
         return self._keys("SELECT section_id FROM vectors ORDER BY 1")

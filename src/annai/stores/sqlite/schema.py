@@ -150,4 +150,13 @@ MIGRATIONS = (
     -- When a file's content or status last changed: what was written with the old size and time is noticed by it.
     ALTER TABLE files ADD COLUMN ctime_ns INTEGER NOT NULL DEFAULT 0;
     """,
+    """
+    -- What an import was told of the sizes of pieces; NULL: the settings say it.
+    ALTER TABLE collections ADD COLUMN chunk_size INTEGER;
+    ALTER TABLE collections ADD COLUMN chunk_overlap INTEGER;
+
+    -- What an engine beside this file is to forget is looked up by key and by time.
+    CREATE INDEX leftovers_by_key ON leftovers (first);
+    CREATE INDEX leftovers_by_time ON leftovers (due_at);
+    """,
 )

@@ -188,7 +188,8 @@ class SqliteStore(Store):
         with self._database.reading():
             sections, vectors = self._documents.section_keys(), self._documents.vector_keys()
             passages, words = self._words.word_counts()
-            return Inventory(sections, self._vectors.present(vectors), passages, words)
+            lost = np.setdiff1d(self._documents.passage_keys(), self._passages.stored_keys())
+            return Inventory(sections, np.setdiff1d(self._vectors.present(vectors), lost), passages, words)
 
     def sweep(self) -> None:
         """Delete what has no document, and write the lists of words without what was deleted."""
@@ -206,6 +207,10 @@ class SqliteStore(Store):
         self._vectors.vacuum()
         self._database.rows("VACUUM")
         self._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def apply_settings(self) -> None:
+        """Those of the engine beside the file, if there is one."""
+        self._vectors.apply_settings()
 
     def close(self) -> None:
         """Close the file, and what is beside it."""
