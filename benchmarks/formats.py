@@ -29,7 +29,7 @@ import psutil
 from annai.config import load_config
 from annai.engine import Engine
 from annai.files.kinds import CONVERTERS
-from annai.text.pages import page_span
+from annai.files.pages import page_span
 
 POLL_SECONDS = 0.02
 SEED = 7

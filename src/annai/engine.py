@@ -1,9 +1,10 @@
 """How does a project work in this process? The engine opens store, embedders and indexer, and joins them."""
 
+import copy
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Unpack
 from annai import collection as collections
 from annai.answers import Answer, Freshness, Query, QueryOptions, Where
 from annai.asking.filters import Filters
-from annai.asking.query import check_query, make_query
+from annai.asking.query import check_query, make_conditions, make_query
 from annai.asking.references import find_parts, locate
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
@@ -36,6 +37,7 @@ from annai.searching.fusion import fuse, limit_and_sort, rerank
 from annai.searching.search import search
 from annai.settings import Embedding
 from annai.stores.base import STAGING_SUFFIX, Store, load_store
+from annai.stores.scoped import ScopedStore
 from annai.types import (
     IMPLICIT_COLLECTION,
     Collection,
@@ -47,6 +49,7 @@ from annai.types import (
     ImportSummary,
     LeftOut,
     Listing,
+    MetadataField,
     Queued,
     Request,
     RequestStatus,
@@ -133,6 +136,15 @@ class Engine(Project):
     @cached_property
     def _updates(self) -> Updates:
         return Updates(self.store, self.config, self._indexer, self.lock)
+
+    def scoped(self, names: Iterable[str]) -> "Engine":
+        """The same project as somebody finds it who may know of these collections only; not to be closed."""
+        # What must be there once is made here, and writes to the whole index.
+        _ = self._updates, self._reranker
+        seen = copy.copy(self)
+        seen.store = ScopedStore(self.store, frozenset(names))
+        seen.worker_problem = ""  # It may tell of the others.
+        return seen
 
     # Collections
 
@@ -328,6 +340,7 @@ class Engine(Project):
                 for hit in answer.results
             ),
             unmatched=filters.unmatched(is_answered=bool(answer.results)),
+            unmet=filters.unmet(is_answered=bool(answer.results)),
             freshness=freshness,
             sources=sources,
         )
@@ -389,11 +402,17 @@ class Engine(Project):
                 raise NotFound(reason) from error
             raise
 
-    def browse(self, path: str = "") -> Listing:
+    def browse(self, path: str = "", where: Sequence[str] = (), since: str = "", until: str = "") -> Listing:
         """The documents under a folder, or those that a glob names."""
         from annai.asking.listing import list_documents  # a search does without it
 
-        return list_documents(self.store, self.config, path)
+        return list_documents(self.store, self.config, path, make_conditions(where, since, until))
+
+    def fields(self, name: str = "") -> list[MetadataField]:
+        """What documents say about themselves."""
+        from annai.asking.listing import list_fields  # a search does without it
+
+        return list_fields(self.store, self.config, name)
 
     def why_missing(self, reference: str) -> str:
         """Why a file that is there is not in the index."""

@@ -8,15 +8,18 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast
 
 from annai.answers import Content, Mode
+from annai.plugins import BUILT_IN
 from annai.values import Limits, choices
 
 T = TypeVar("T")
 
 VectorSpace = Literal["cosine", "ip", "l2"]
 Pooling = Literal["auto", "mean", "cls", "last"]
+LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 ListFormat = Literal["table", "json"]
 ColorMode = Literal["auto", "always", "never"]
+RerankApi = Literal["auto", "cohere", "jina", "tei", "vllm"]
 CollectionTools = Literal["auto", "each", "one"]
 
 
@@ -26,10 +29,10 @@ def setting(
     *,
     minimum: float | None = None,
     maximum: float | None = None,
-    choices: tuple[str, ...] = (),
+    plugins: str = "",
 ) -> T:
     """A field of a settings section: its default, what it means and what it may be, beside what its type says."""
-    metadata = {"text": text, "limits": Limits(minimum, maximum, choices)}
+    metadata = {"text": text, "limits": Limits(minimum, maximum, BUILT_IN.get(plugins, ()), plugins)}
     made: object = field(default=default, metadata=metadata)
     # As dataclasses.field does, it stands for a value of the field's own type.
     return cast(T, made)
@@ -59,7 +62,7 @@ class StoreSettings:
         "sqlite: one file, nothing to install; lancedb: vectors in LanceDB (annai[lancedb]); chroma: vectors in Chroma "
         "(annai[chroma]); postgres: one index for many machines (annai[postgres]); qdrant: vectors and words in a "
         "Qdrant cluster (annai[qdrant]); memory: nothing is saved.",
-        choices=("sqlite", "lancedb", "chroma", "postgres", "qdrant", "memory"),
+        plugins="annai.stores",
     )
     url: str = setting(
         "",
@@ -123,7 +126,7 @@ class Chunking:
     strategy: str = setting(
         "sections",
         "sections: the tree of headings; tokens: windows of equal size; headings: a flat list, split at headings.",
-        choices=("sections", "tokens", "headings"),
+        plugins="annai.splitters",
     )
     size: int = setting(1024, "Tokens per window, or per piece of a long section or chunk.", minimum=512, maximum=4096)
     overlap: int = setting(
@@ -151,7 +154,7 @@ class Embedding:
         "(annai[local]); onnx: a folder with an ONNX model (annai[onnx]); gemini: Google's API (annai[gemini]); "
         "openai: any OpenAI-compatible API (OpenAI, Ollama, LM Studio, vLLM, TEI, llama.cpp); "
         "use: Google's multilingual sentence encoder (annai[use]); hashing: words only, no model.",
-        choices=("static", "sentence-transformers", "onnx", "gemini", "openai", "use", "hashing"),
+        plugins="annai.embedders",
     )
     model: str = setting("", "Model name, or its folder relative to this file; empty: the provider's default.")
     dimensions: int = setting(0, "Dimensions of a vector; 0: the model's default.", minimum=0, maximum=8192)
@@ -229,8 +232,8 @@ class Search:
     rerank: str = setting(
         "off",
         "Reorder the best results with the model in [rerank]; cross-encoder: a local one (annai[local]); "
-        "http: a service with Cohere's, Jina's or TEI's /rerank.",
-        choices=("off", "cross-encoder", "http"),
+        "http: a service with the /rerank of Cohere, Jina, TEI or vLLM.",
+        plugins="annai.rerankers",
     )
 
 
@@ -243,8 +246,16 @@ class Rerank:
     budget_seconds: float = setting(
         2.0, "Give up after this long (loading excluded) and keep the original order; the answer says so.", minimum=0.01
     )
+    api: RerankApi = setting(
+        "auto",
+        "http: the service's format; auto: by its address, or by what it answers; Cohere and Jina need no base_url.",
+    )
     base_url: str = setting("", "URL of the service, such as http://localhost:8080 or https://api.jina.ai/v1.")
-    api_key_env: str = setting("", "Environment variable with the API key; empty: no key is sent.")
+    api_key_env: str = setting(
+        "",
+        "Environment variable with the API key; empty: CO_API_KEY or COHERE_API_KEY for Cohere, JINA_API_KEY for Jina, "
+        "no key for others.",
+    )
     device: str = setting("auto", "auto, cpu, cuda or mps.")
     trust_remote_code: bool = setting(False, "Run the Python code that comes with the model.")
 
@@ -263,6 +274,24 @@ class Server:
         "", "Token that clients must send as `Authorization: Bearer …`; empty: generated, and kept in .annai/token."
     )
     idle_shutdown_minutes: float = setting(0.0, "Stop after this many minutes without a request; 0: never.", minimum=0)
+    shutdown_seconds: float = setting(
+        10.0, "How long requests and indexing may take to finish when the server stops.", minimum=0.1, maximum=600
+    )
+    host_names: tuple[str, ...] = setting(
+        (), "Names that clients may call the server by beside `host`, such as that of a proxy in front of it."
+    )
+    trusted_proxies: tuple[str, ...] = setting(
+        (), "Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."
+    )
+    requests_per_second: float = setting(
+        50.0, "Requests per second that one client may send over time; 0: no limit.", minimum=0
+    )
+    request_burst: int = setting(200, "Requests that one client may send at once before that limit holds.", minimum=1)
+    limit_this_machine: bool = setting(False, "Limit the requests of clients on this machine too.")
+    open_metrics: bool = setting(False, "Serve /metrics without a token.")
+    addable_folders: tuple[str, ...] = setting(
+        (), "Folders, beside the project's own, in which collections may be added over the network."
+    )
 
 
 @dataclass(frozen=True)
@@ -306,6 +335,11 @@ class Logging:
     level: LogLevel = setting("info", "How much to log.")
     file: str = setting(".annai/server.log", "Log file, relative to the project's folder.")
     rotate_mb: float = setting(5.0, "Start a new file at this size; three old ones are kept.", minimum=0.01)
+    format: LogFormat = setting("text", "text: a line for people; json: an object a line.")
+    access: bool = setting(False, "Log every request: client, token's name, path, status and time; never what it asks.")
+    audit_file: str = setting(
+        ".annai/audit.log", "Log of who changed the index, relative to the project's folder; empty: none."
+    )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from annai.errors import ConfigError
+from annai.plugins import BUILT_IN
 
 Table = Mapping[str, Any]
 """A settings file as TOML has it, already checked."""
@@ -25,6 +26,7 @@ _PATHS = (
     ("project", "root", "indexes the files of a folder outside this one"),
     ("database", "path", "writes an index outside the project"),
     ("logging", "file", "writes a log outside the project"),
+    ("logging", "audit_file", "writes a log outside the project"),
 )
 _PLAIN_PATH = re.compile(r"[\w./ -]+")
 """What no engine takes for an address. `host=x dbname=y` and `http:/<tab>/x` are addresses too, so `://` is no sign."""
@@ -34,6 +36,14 @@ _MODEL_KEYS = {
     "base_url": "sends your documents or questions to this address",
     "api_key_env": "sends the secret in this environment variable to the service",
     "trust_remote_code": "runs Python code that comes with the model",
+}
+
+
+_SERVER_KEYS = {
+    "host_names": "lets web pages of these names reach your server",
+    "trusted_proxies": "believes these addresses when they say whose requests they pass on",
+    "open_metrics": "shows everybody who can reach your server how it is used",
+    "addable_folders": "lets holders of a token index these folders",
 }
 
 
@@ -171,6 +181,10 @@ def _settings_demands(table: Table, folder: Path) -> Iterator[Demand]:
     url = table.get("store", {}).get("url", "")
     if url and not (_PLAIN_PATH.fullmatch(url) and is_inside(folder, url)):
         yield Demand("store.url", url, "keeps the index, with your documents in it, at this address")
+    for section, key, group in (("store", "engine", "annai.stores"), ("chunking", "strategy", "annai.splitters")):
+        name = table.get(section, {}).get(key, "")
+        if name and name not in BUILT_IN[group]:
+            yield Demand(f"{section}.{key}", name, "hands your documents to a package that is not annai's own")
     yield from _embedding_demands("embedding", table.get("embedding", {}))
     for name, values in table.get("collections", {}).items():
         yield from _embedding_demands(f"collections.{name}.embedding", values["embedding"])
@@ -182,6 +196,9 @@ def _settings_demands(table: Table, folder: Path) -> Iterator[Demand]:
         yield Demand("server.host", server["host"], "lets other machines reach your server")
     if server.get("token"):
         yield Demand("server.token", "…", "sets the token of your server to one that others know")
+    for key, consequence in _SERVER_KEYS.items():
+        if server.get(key):
+            yield Demand(f"server.{key}", str(server[key]), consequence)
 
 
 def _embedding_demands(name: str, values: Table) -> Iterator[Demand]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Format = Literal["markdown", "rst", "text"]
 ImportMode = Literal["new", "replace", "update"]
@@ -155,8 +155,7 @@ class Document:
     """Only a freshly read document carries it; the store does not keep it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A node of a document's tree: a span of its text.
 
     The first section of a document is its root, the whole body; parents come before their children. A *leaf* is
@@ -191,8 +190,7 @@ class Section:
     is_passage: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSection:
+class StoredSection(NamedTuple):
     """A section as a store gives it back."""
 
     key: int
@@ -313,6 +311,9 @@ class ListedDocument:
     title: str
     sections: int
     tokens: int
+    created: str = ""
+    """When it was written, if it says so; and when it was last changed, as a `Hit` has them."""
+    updated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +327,19 @@ class ListedEntry:
     """Empty for a folder."""
     sections: int = 0
     tokens: int = 0
+    created: str = ""
+    updated: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataField:
+    """Something that documents say about themselves, by which they can be found: `status`, `tags`."""
+
+    name: str
+    documents: int
+    """How many have it."""
+    values: Mapping[str, int] = field(default_factory=dict)
+    """Its most frequent values, and how many documents have each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from annai import child
 from annai.config import Config, override
 from annai.embedders.base import load_embedder
 from annai.engine import Engine
+from annai.files import child
 from annai.files.scanner import scan
 from annai.indexing import processes as module
 from annai.indexing.preparation import Prepared, prepare_together

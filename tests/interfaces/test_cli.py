@@ -31,6 +31,8 @@ RESULT_FIELDS = [
     "token_count",
     "score",
     "content",
+    "created",
+    "updated",
     "preview",
     "preview_line",
     "index_status",

@@ -12,10 +12,10 @@ from annai import collection as collections
 from annai.asking.addresses import Address, anchors, make_anchor, readings
 from annai.config import Config
 from annai.errors import NotFound, QueryError
+from annai.files.pages import page_name, page_span
 from annai.stores.base import DocumentReader
 from annai.stores.paths import path_prefixes, trim_prefix
 from annai.text.lines import Lines
-from annai.text.pages import page_name, page_span
 from annai.types import Collection, Document, Selection, StoredSection
 
 Part = tuple[Collection, Sequence[str] | None]
@@ -86,6 +86,7 @@ def find_existing(store: DocumentReader, sources: Mapping[str, Path], config: Co
                 name: inner
                 for name, inner in tier.items()
                 if inner in ("", ".") or _exists(sources[name], inner) or store.states(name, [inner])
+                if not collections.is_hidden(store, config, name, sources[name] / inner)
             }
             if found:
                 return found

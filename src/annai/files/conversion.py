@@ -18,8 +18,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from annai import child
 from annai.errors import SkippedFile, UnreadableFile
+from annai.files import child
 from annai.files.formats.markdown import ConversionError, Converted
 from annai.files.kinds import CONVERTERS, missing_extra, suffix_of
 from annai.installation import install_command

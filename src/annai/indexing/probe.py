@@ -5,9 +5,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from annai import child
 from annai.collection import chunking_of
 from annai.config import Config
+from annai.files import child
 from annai.types import Change, Collection
 
 KILLED_TWICE = (

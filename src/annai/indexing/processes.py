@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
-from annai import child
 from annai.config import Config
+from annai.files import child
 from annai.indexing.preparation import Prepared, prepare_together
 from annai.stores.base import STAGING_SUFFIX
 from annai.types import Change, Collection

@@ -26,6 +26,7 @@ from annai.errors import AnnaiError, ConfigError
 from annai.files.kinds import EXTRAS as FORMAT_EXTRAS
 from annai.files.omission import why_omitted
 from annai.models.extras import EXTRAS, error_summary
+from annai.plugins import BUILT_IN, installed
 from annai.serving import pidfile
 from annai.text.escapes import escape_line
 from annai.upkeep.maintenance import check
@@ -69,6 +70,7 @@ def examine(*, config: Path | None = None, docs_dir: Path | None = None) -> Iter
     yield from _run("Python", _python)
     yield from _run("annai", _annai)
     yield from _run("Extras", _extras)
+    yield from _run("Plugins", _plugins)
     loaded: list[Config] = []
 
     def settings() -> Found:
@@ -137,8 +139,13 @@ def _extras() -> Found:
             return False
 
     modules = dict(EXTRAS.values()) | STORE_MODULES | dict(FORMAT_EXTRAS.values())
-    installed = [extra for extra, module in modules.items() if is_there(module)]
-    yield "ok", ", ".join(installed) or "none", ""
+    found = [extra for extra, module in modules.items() if is_there(module)]
+    yield "ok", ", ".join(found) or "none", ""
+
+
+def _plugins() -> Found:
+    names = [f"{name} ({group.removeprefix('annai.')})" for group in BUILT_IN for name in installed(group)]
+    yield "ok", ", ".join(names) or "none", ""
 
 
 def _settings(found: FoundSettings, config: Config) -> Found:

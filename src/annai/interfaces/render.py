@@ -10,11 +10,22 @@ from typing import TYPE_CHECKING
 
 from annai.answers import PREVIEW_LINES, Answer, Hit, OtherSection
 from annai.config import Config
+from annai.files.pages import page_at, page_name, place
 from annai.interfaces.terminal import Screen, cells, echo, standard_output
 from annai.text.escapes import escape_json, escape_line
-from annai.text.pages import page_at, page_name, place
+from annai.text.metadata import document_times
 from annai.text.width import wrap
-from annai.types import IMPLICIT_COLLECTION, Collection, ImportSummary, LeftOut, Selection, Status, StoredSection
+from annai.types import (
+    IMPLICIT_COLLECTION,
+    Collection,
+    Document,
+    ImportSummary,
+    LeftOut,
+    MetadataField,
+    Selection,
+    Status,
+    StoredSection,
+)
 
 if TYPE_CHECKING:
     from annai.text.matches import Asked
@@ -81,13 +92,14 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
         for each in (values, *values.get("more", ())):
             if not each["page"]:
                 del each["page"]
+        values["created"] = hit.created or None
         values = {name: values[name] for name in ("id", "collection", "path", "file")} | values
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
         results.append(values)
     if marks:
         _add_marks(answer, results)
-    names = ("note", "corrected", "expanded", "excluded", "unmatched")
+    names = ("note", "corrected", "expanded", "excluded", "unmatched", "unmet")
     notes = {name: value for name in names if (value := getattr(answer, name))}
     return {
         "query": answer.query,
@@ -133,12 +145,13 @@ def result_count(answer: Answer, shown: int | None = None) -> str:
 
 
 def unmatched_lines(answer: Answer) -> list[str]:
-    """Which of the paths that a search was restricted to lead to no document, and what to do."""
-    return [
+    """Which of the paths and conditions that a search was restricted to lead to no document, and what to do."""
+    paths = [
         f"No document is under “{path}”; "
         + (f"did you mean {' or '.join(similar)}?" if similar else "give a path as a search shows it, or a glob.")
         for path, similar in answer.unmatched.items()
     ]
+    return [*paths, *answer.unmet.values()]
 
 
 def section_json(stored: StoredSection) -> dict[str, object]:
@@ -175,8 +188,14 @@ def content_json(selection: Selection) -> dict[str, object]:
     lines = {"start_line": selection.line, "end_line": selection.last_line} if selection.last_line else {}
     document = selection.document
     page = page_at(document.path, document.text, selection.span[0])
-    pages = {"page": page} if page else {}
-    return {**section_json(selection.section), **lines, **pages, "file": selection.file, "content": selection.content}
+    return {
+        **section_json(selection.section),
+        **lines,
+        **({"page": page} if page else {}),
+        "file": selection.file,
+        **_times_json(selection.document),
+        "content": selection.content,
+    }
 
 
 def document_json(selection: Selection) -> dict[str, object]:
@@ -190,10 +209,23 @@ def document_json(selection: Selection) -> dict[str, object]:
         "title": document.title,
         "format": document.format,
         "front_matter": document.front_matter,
+        **_times_json(document),
         "hash": document.state.hash,
         "content": document.text,
         "sections": [section_json(each) for each in selection.sections if not each.section.piece],
     }
+
+
+def _times_json(document: Document) -> dict[str, object]:
+    """When a document was written, if it says so, and last changed."""
+    created, updated = document_times(document.front_matter, document.state.mtime_ns)
+    return {"created": created or None, "updated": updated}
+
+
+def field_json(field: MetadataField) -> dict[str, object]:
+    """A field of documents as plain values."""
+    values = [{"value": value, "documents": count} for value, count in field.values.items()]
+    return {"name": field.name, "documents": field.documents, "values": values}
 
 
 def section_line(stored: StoredSection) -> str:

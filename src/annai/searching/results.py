@@ -3,20 +3,20 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
 
 from annai.answers import Content, Hit, OtherSection, Query
 from annai.asking.exclusion import Exclusions
+from annai.files.pages import page_at
 from annai.searching.confidence import MIN_CONFIDENCE
 from annai.searching.passages import DocumentCache, ScoredPassage
 from annai.searching.preview import Preview, Previewed, make_previews
 from annai.stores.base import PassageSearcher
 from annai.text.fields import FIELD_NAMES, passage_fields
 from annai.text.links import link_share
-from annai.text.pages import page_at
+from annai.text.metadata import document_times
 from annai.text.tokens import query_words, words
 from annai.timer import timer
 from annai.types import Document, Section, StoredSection, section_id
@@ -56,7 +56,7 @@ class SectionMatch(NamedTuple):
     def id(self) -> str:
         """The public name of what is shown."""
         stored = self.passage.stored
-        section = self.section if _stands_alone(self.section) else replace(self.section, piece=0)
+        section = self.section if _stands_alone(self.section) else self.section._replace(piece=0)
         return section_id(stored.collection, stored.path, section)
 
 
@@ -271,6 +271,7 @@ def _hit(section: Section, result: Result, document: Document, preview: Preview,
         "document": document.text,
         "none": "",
     }
+    created, updated = document_times(document.front_matter, document.state.mtime_ns)
     return Hit(
         id=section_id(stored.collection, stored.path, section),
         collection=stored.collection,
@@ -287,6 +288,8 @@ def _hit(section: Section, result: Result, document: Document, preview: Preview,
         token_count=section.token_count,
         score=round(scored.confidence, 4),
         content=texts[content],
+        created=created,
+        updated=updated,
         preview=preview.text,
         preview_line=preview.line,
         index_status="outdated" if stored.problem else "updating" if stored.waiting else "latest",

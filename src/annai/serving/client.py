@@ -59,6 +59,7 @@ class Client(Project):
     document_paths = _remote(Project.document_paths)
     folder = _remote(Project.folder)
     browse = _remote(Project.browse)
+    fields = _remote(Project.fields)
     why_missing = _remote(Project.why_missing)
     add_collection = _remote(Project.add_collection)
     update_collection = _remote(Project.update_collection)

@@ -18,6 +18,7 @@ from typing import NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from annai import plugins
 from annai.answers import Where
 from annai.config import Config
 from annai.errors import StoreError
@@ -28,6 +29,7 @@ from annai.types import (
     Document,
     FileState,
     ListedDocument,
+    MetadataField,
     Request,
     RequestStatus,
     Section,
@@ -45,6 +47,10 @@ PROCESS_ENDED = "the process that was indexing it ended"
 
 STAGING_SUFFIX = ":building"
 """Marks a collection that is being built, within `bulk`, to replace the one before the colon."""
+
+
+MAX_FIELDS, MAX_FIELD_VALUES = 200, 5
+"""What a list of the fields of a collection's documents tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +151,8 @@ class Requests(ABC):
         """The requests with these ids, newest first; those that no longer exist are left out."""
 
     @abstractmethod
-    def counts(self) -> dict[RequestStatus, int]:
-        """How many requests are in each state."""
+    def counts(self, collections: Sequence[str] | None = None) -> dict[RequestStatus, int]:
+        """How many requests, of these collections, are in each state."""
 
     @abstractmethod
     def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
@@ -173,6 +179,9 @@ class DocumentReader(ABC):
 
     read_only: bool = False
     """Whether the index can only be searched, because its file or folder cannot be written."""
+
+    scope: frozenset[str] | None = None
+    """The only collections that may be seen through this store; None means all."""
 
     shared: bool = False
     """Whether machines without a common disk may write this index at once: then claims keep them apart, not a lock."""
@@ -203,6 +212,21 @@ class DocumentReader(ABC):
     @abstractmethod
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document in their order; empty if there is no such document."""
+
+    @abstractmethod
+    def metadata(self, collection: str, name: str) -> list[tuple[str, str]]:
+        """What the collection's documents say about themselves under a name, in no order: path and value, as JSON.
+
+        A document may have several values, or none (`text.metadata`).
+        """
+
+    @abstractmethod
+    def fields(self, collection: str) -> list[MetadataField]:
+        """The names under which the collection's documents say something, those of most documents first.
+
+        At most `MAX_FIELDS`, each with its `MAX_FIELD_VALUES` most frequent values, ties by name and by the value's
+        JSON.
+        """
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -390,6 +414,8 @@ ENGINES = {
 def load_store(config: Config) -> Store:
     """Open the store that the settings name."""
     engine = config.store.engine
+    if engine not in ENGINES:
+        return cast(Store, plugins.load("annai.stores", engine, StoreError)(config))
     try:
         module = import_module(ENGINES[engine])
     except ImportError as error:

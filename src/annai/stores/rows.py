@@ -9,7 +9,17 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.types import Collection, Document, FileState, Format, Problem, Section, StoredSection
+from annai.text.metadata import document_times
+from annai.types import (
+    Collection,
+    Document,
+    FileState,
+    Format,
+    ListedDocument,
+    Problem,
+    Section,
+    StoredSection,
+)
 
 Row = Sequence[Any]
 """A row as a database returns it; the types of its values are the schema's."""
@@ -33,6 +43,9 @@ SECTION_COLUMNS = (
 NOT_TEXT = "A text has half of a surrogate pair in it, which no index can hold; correct it."
 """JSON, and the names of files in no encoding, can carry one."""
 
+NO_FRONT_MATTER = "{}"
+"""What is kept of a document that says nothing about itself."""
+
 SUPERSEDED = "a newer request came"
 """Why a request was skipped when its path was queued again."""
 
@@ -53,11 +66,19 @@ def select_sections(prefix: str, requests: str) -> str:
         SELECT s.id, d.first_section, c.name, f.path, d.title, d.japanese, f.problem_kind, f.problem_reason,
         s.ordinal, s.parent, s.depth, s.heading, s.heading_path, s.number, s.start_position, s.end_position,
         s.start_line, s.end_line, s.token_count, s.piece, s.last_depth, s.is_passage,
-        EXISTS (SELECT 1 FROM {requests} r
+        EXISTS (SELECT 1 FROM {requests} WHERE status IN ('pending', 'processing'))  -- once: seldom any waits
+        AND EXISTS (SELECT 1 FROM {requests} r
             WHERE r.collection = c.name AND r.path = f.path AND r.status IN ('pending', 'processing'))
         FROM {prefix}sections s JOIN {prefix}documents d ON d.id = s.document_id
         JOIN {prefix}files f ON f.id = s.document_id JOIN {prefix}collections c ON c.id = f.collection_id
     """
+
+
+def read_listed(row: Row) -> ListedDocument:
+    """A document of a list: path, title, sections and tokens, the front matter, and the time of its file."""
+    path, title, sections, tokens, front_matter, mtime_ns = row
+    values = json.loads(front_matter) if front_matter != NO_FRONT_MATTER else {}
+    return ListedDocument(path, title, sections, tokens, *document_times(values, mtime_ns))
 
 
 def collection_row(collection: Collection) -> tuple[SQLValue, ...]:

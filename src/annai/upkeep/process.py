@@ -10,10 +10,10 @@ import subprocess
 import sys
 import threading
 
-from annai import child
 from annai.config import Config
 from annai.engine import Engine
 from annai.errors import AnnaiError
+from annai.files import child
 from annai.text.escapes import LogFormatter
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from annai.text.pages import page_marker
+from annai.files.pages import page_marker
 
 MAX_LEVEL = 6
 

@@ -11,13 +11,13 @@ from annai.asking.addresses import from_here
 from annai.config import Config
 from annai.errors import NotFound
 from annai.files.kinds import is_converted
+from annai.files.pages import page_at, page_name
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.cli.server import start_in_background
 from annai.interfaces.editor import cannot_start, chosen_editor, editor_command
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.serving.client import Client
-from annai.text.pages import page_at, page_name
 from annai.types import Selection
 
 

@@ -4,9 +4,11 @@ from collections import Counter
 
 import click
 
+from annai.asking.conditions import shorten_value
 from annai.config import Config
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import (
+    field_json,
     left_out_lines,
     local_time,
     print_json,
@@ -19,20 +21,28 @@ from annai.interfaces.render import (
 )
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
-from annai.types import CollectionStatus, Status
+from annai.types import CollectionStatus, MetadataField, Status
+
+MAX_VALUE_CELLS = 24
+"""Characters of a value in the table of fields."""
 
 
 @click.command()
 @click.option("-n", "--name", default="", help="Show this collection alone, with all its documents.")
+@click.option("--fields", is_flag=True, help="List what --where can search by: the fields of the documents.")
 @format_option
 @project_command()
-def command(config: Config, name: str, form: str | None) -> None:
+def command(config: Config, name: str, fields: bool, form: str | None) -> None:
     """Show what is indexed, and what was left out.
 
     Lists each collection with its counts, the size on disk, and every file that was
-    skipped or failed, with the reason; and how many files of other kinds annai does
-    not read.
+    skipped or failed, with the reason; and how many files of other kinds annai does not
+    read. With --fields, lists instead what documents say about themselves, in how many
+    of them, and the most frequent values.
     """
+    if fields:
+        _print_fields(config, name, form)
+        return
     with open_project(config) as project:
         status = project.status(name)
         paths = project.document_paths(name) if name else None
@@ -71,6 +81,23 @@ def _print_left_out(status: Status) -> None:
             echo()
         for line in lines:
             echo(f"{label}{line}")
+
+
+def _print_fields(config: Config, name: str, form: str | None) -> None:
+    with open_project(config) as project:
+        found = project.fields(name)
+    if (form or config.display.default_format) == "json":
+        print_json([field_json(each) for each in found])
+    elif not found:
+        echo("Nothing is indexed yet; `annai search` does that.", err=True)
+    else:
+        rows = [(each.name, f"{each.documents:,}", _frequent(each)) for each in found]
+        print_table(("field", "documents", "frequent values"), rows, config)
+
+
+def _frequent(field: MetadataField) -> str:
+    values = [f"{shorten_value(value, MAX_VALUE_CELLS)} ({count:,})" for value, count in field.values.items()]
+    return ", ".join(values) or "what they say, or the times of their files"
 
 
 def _print_collection(status: CollectionStatus, config: Config) -> None:

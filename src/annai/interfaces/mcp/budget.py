@@ -8,8 +8,8 @@ from typing import Any
 
 from annai.answers import Hit
 from annai.errors import QueryError
+from annai.files.pages import place
 from annai.text.lines import LINE_END
-from annai.text.pages import place
 from annai.text.tokens import count_tokens
 from annai.types import IMPLICIT_COLLECTION
 

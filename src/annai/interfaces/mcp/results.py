@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 from annai.answers import Answer, Hit, Query
+from annai.files.pages import page_name
 from annai.interfaces.mcp.budget import (
     Excerpt,
     Item,
@@ -18,7 +19,6 @@ from annai.interfaces.mcp.budget import (
     hit_fields,
 )
 from annai.interfaces.render import correction_lines, more_place, result_count, unmatched_lines
-from annai.text.pages import page_name
 
 NOTE_TOKENS = 150
 """Tokens of a budget that are reserved for notes on the results as a whole, besides the answer's own notes."""
@@ -82,6 +82,7 @@ def empty_result(query: Query, budget: int, reasons: Sequence[str], notes: Seque
     hints = [
         *(["a smaller `offset`"] if query.offset else []),
         *(["leave out `path`"] if query.where.paths else []),
+        *(["leave out `where` or `since`"] if query.where.conditions else []),
         *(["leave out `depth`"] if query.depths else []),
         *([f'mode "hybrid" instead of "{query.mode}"'] if query.mode != "hybrid" else []),
         *(["all collections, with `search`"] if query.where.collections else []),

@@ -11,10 +11,10 @@ from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
+from annai.files.pages import shown_pages
 from annai.interfaces.render import content_json
 from annai.text.lines import LINE_END, Lines
 from annai.text.outline import outline
-from annai.text.pages import shown_pages
 from annai.types import Document, Selection, StoredSection, breadcrumbs
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from annai.errors import NewerIndex, QueryError, StoreError, StoreFull, StoreReadOnly
+from annai.stores.postgres import metadata
 from annai.stores.postgres.schema import MIGRATIONS
 from annai.stores.rows import NOT_TEXT
 
@@ -91,6 +92,8 @@ class PostgresDatabase:
 
     def __init__(self, url: str, query_timeout_seconds: float) -> None:
         self.read_only = False
+        self.has_metadata = True
+        """Whether there is a table of what documents say about themselves: a read replica may be older."""
         self._query_timeout_seconds = query_timeout_seconds
         self._thread = threading.local()
         named = _parse_url(url)
@@ -284,6 +287,7 @@ class PostgresDatabase:
                 f"The index at {self._server} was written by a newer annai (its version is {version}, this annai knows "
                 f"{len(MIGRATIONS)}); upgrade annai."
             )
+        self.has_metadata = version >= metadata.VERSION or not self.read_only
         if version == len(MIGRATIONS) or self.read_only:
             if not version:
                 raise StoreError(f"There is no annai index at {self._server}, and it cannot be written.")
@@ -299,8 +303,11 @@ class PostgresDatabase:
                     "it there and run `ALTER EXTENSION vector UPDATE`."
                 )
             # Another process may have done it while this one waited for the lock.
-            for number in range(self._version(connection), len(MIGRATIONS)):
-                connection.execute(MIGRATIONS[number])
+            before = self._version(connection)
+            for migration in MIGRATIONS[before:]:
+                connection.execute(migration)
+            if 0 < before < metadata.VERSION:
+                metadata.fill_metadata(connection)
             connection.execute("CREATE TABLE IF NOT EXISTS annai_schema (version integer NOT NULL)")
             connection.execute("DELETE FROM annai_schema")
             connection.execute("INSERT INTO annai_schema VALUES (%s)", (len(MIGRATIONS),))

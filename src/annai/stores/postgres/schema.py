@@ -147,4 +147,15 @@ MIGRATIONS = (
     ALTER TABLE annai_collections ADD COLUMN chunk_size integer;
     ALTER TABLE annai_collections ADD COLUMN chunk_overlap integer;
     """,
+    """
+    -- What documents say about themselves, name by name, the values as JSON: text/metadata.py. `metadata.py` fills it
+    -- from the documents that there are.
+    CREATE TABLE annai_metadata (
+        name text COLLATE "C" NOT NULL,
+        value text COLLATE "C" NOT NULL,
+        document_id bigint NOT NULL,
+        PRIMARY KEY (name, value, document_id)
+    );
+    CREATE INDEX annai_metadata_document ON annai_metadata (document_id);
+    """,
 )

@@ -28,6 +28,10 @@ DENSE, SPARSE = "dense", "words"
 WRITE_BATCH, READ_BATCH = 256, 2_000
 """Points written and read in one call."""
 
+MAX_NAMED_DOCUMENTS = 1_000
+"""Of more documents Qdrant is not told which to look at, which would take long: enough of them are among the nearest,
+or it is asked for more."""
+
 CALL_TIMEOUT_SECONDS = 30
 
 Client = Any
@@ -272,7 +276,7 @@ def _filter(collections: Sequence[int] | None, where: Where) -> Model:
     must = [] if collections is None else [among("collection", [*collections, -1])]
     if where.paths:
         must.append(among("folders", [trim_prefix(prefix) for prefix in where.paths]))
-    if where.documents is not None:
+    if where.documents is not None and len(where.documents) <= MAX_NAMED_DOCUMENTS:
         must.append(among("folders", where.documents))
     must_not = [among("folders", [trim_prefix(prefix) for prefix in where.excludes])] if where.excludes else []
     return models.Filter(must=must, must_not=must_not) if must or must_not else None

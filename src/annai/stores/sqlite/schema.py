@@ -3,6 +3,12 @@
 APPLICATION_ID = 0x616E6E61
 """`anna` in ASCII: marks an SQLite file as annai's."""
 
+SELECT_METADATA = """
+    SELECT json_extract(pair.value, '$[0]') AS name, json_extract(pair.value, '$[1]') AS value, d.id AS document_id
+    FROM documents d, json_each(annai_metadata(d.front_matter)) pair WHERE d.front_matter <> '{}'
+"""
+"""What the documents of a file say about themselves, from their front matter; `annai_metadata` is `text.metadata`'s."""
+
 MIGRATIONS = (
     """
     CREATE TABLE collections (
@@ -159,4 +165,16 @@ MIGRATIONS = (
     CREATE INDEX leftovers_by_key ON leftovers (first);
     CREATE INDEX leftovers_by_time ON leftovers (due_at);
     """,
+    """
+    -- What documents say about themselves, name by name, the values as JSON: text/metadata.py.
+    CREATE TABLE metadata (
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        document_id INTEGER NOT NULL,
+        PRIMARY KEY (name, value, document_id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX metadata_by_document ON metadata (document_id);
+    INSERT INTO metadata """
+    + SELECT_METADATA
+    + ";",
 )

@@ -19,7 +19,7 @@ from annai.stores.sqlite.requests import SqliteRequests
 from annai.stores.sqlite.search_index import IndexFile, VectorIndex, WordIndex, candidate_count
 from annai.stores.sqlite.sign_index import SignIndex
 from annai.text.fields import FieldWeights
-from annai.types import Collection, Document, FileState, ListedDocument, Statistics, StoredSection
+from annai.types import Collection, Document, FileState, ListedDocument, MetadataField, Statistics, StoredSection
 
 MakeIndexes = Callable[[IndexFile], tuple[VectorIndex, WordIndex]]
 """Makes what finds the passages of an index file."""
@@ -78,6 +78,14 @@ class SqliteStore(Store):
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document."""
         return self._documents.sections(collection, path)
+
+    def metadata(self, collection: str, name: str) -> list[tuple[str, str]]:
+        """What documents say under a name."""
+        return self._documents.metadata(collection, name)
+
+    def fields(self, collection: str) -> list[MetadataField]:
+        """The names under which they say something."""
+        return self._documents.fields(collection)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

@@ -24,7 +24,7 @@ def start(module: str, *, is_read: bool = True) -> "Popen[bytes]":
     """
     import subprocess  # most searches index nothing
 
-    package = str(Path(__file__).parents[1])
+    package = str(Path(__file__).parents[2])
     code = f"import sys; sys.path.append({package!r}); from {module} import main; main()"
     return subprocess.Popen(  # noqa: S603 - annai itself
         [sys.executable, "-P", "-c", code],
