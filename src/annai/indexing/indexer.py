@@ -39,6 +39,7 @@ from annai.indexing.probe import KILLED_TWICE, find_killers
 from annai.indexing.processes import process_count
 from annai.indexing.run import Run
 from annai.project import Confirm
+from annai.settings import Documents
 from annai.splitters.base import load_splitter
 from annai.stores.base import (
     LONGEST_PAUSE_SECONDS,
@@ -55,6 +56,7 @@ from annai.types import (
     Collection,
     Document,
     FileState,
+    LeftOut,
     Problem,
     Request,
 )
@@ -94,6 +96,8 @@ class Indexer:
         self._config = config
         self._clock = Stopwatch()
         self._pace = Pace()
+        self.left_out: dict[str, tuple[LeftOut, ...]] = {}
+        """The files of a collection that are not read, as the last scan that counted them saw it."""
 
     def request(
         self,
@@ -105,6 +109,7 @@ class Indexer:
         at_once: bool = True,
         first: bool = False,
         confirm: Confirm | None = None,
+        count_left_out: bool = False,
     ) -> tuple[list[int], int]:
         """Compare the collection, or only these paths, with the disk and queue what differs; with `force`, everything.
 
@@ -118,7 +123,7 @@ class Indexer:
             self._mark_as_changed(collection, only)
         known = self._store.states(collection.name, only)
         with timer("scan"):
-            found = self._scan(collection, known, only)
+            found = self._scan(collection, known, only, count_left_out=count_left_out)
         if confirm and not known and len(found.changes) > MAX_UNCONFIRMED_FILES:
             self._confirm_first_index(confirm, collection, found)
         paths = [change.path for change in found.changes if _should_try(change, known, retry_failed)]
@@ -204,7 +209,7 @@ class Indexer:
             dataclasses.replace(collection, name=name, description="", enabled=False, imported_at="", settings="")
         )
         with timer("scan"):
-            found = self._scan(collection, {})
+            found = self._scan(collection, {}, count_left_out=True)
         outcomes: Outcomes = Counter()
         run.expect(0, len(found.changes))
         for batch in self._apply(staging, found.changes, run):
@@ -223,11 +228,22 @@ class Indexer:
         change = Change(ChangeKind.UPDATED, document.path, collection.source / document.path)
         self._write(collection, [Prepared(change, whole, sections)])
 
-    def _scan(self, collection: Collection, known: Mapping[str, FileState], only: Sequence[str] | None = None) -> Scan:
+    def _scan(
+        self,
+        collection: Collection,
+        known: Mapping[str, FileState],
+        only: Sequence[str] | None = None,
+        *,
+        count_left_out: bool = False,
+    ) -> Scan:
         """Compare a collection with the disk; what lies in another collection's folder is not the root's too."""
         is_root = collection.name == IMPLICIT_COLLECTION
         without = within_root(self._store, self._config) if is_root else ()
-        return scan(collection.source, self._config.files, known, only=only, without=without)
+        files = self._config.files
+        found = scan(collection.source, files, known, only=only, without=without, count_left_out=count_left_out)
+        if count_left_out:
+            self.left_out[collection.name] = found.left_out
+        return found
 
     def check_embedder(self, collection: Collection) -> None:
         """Raise `EmbedderMismatch` if another embedder made the index: their vectors cannot be compared."""
@@ -458,7 +474,10 @@ class Indexer:
     def _fingerprint(self, collection: Collection) -> str:
         """Everything besides the documents that a collection's sections depend on."""
         tokens, chunking = token_model().identity, chunking_of(self._config, collection)
-        return f"{PIPELINE_VERSION}; {tokens}; {chunking}; {self._config.files.max_file_mb} MB"
+        documents = self._config.documents
+        # The default is not named: an index from before there was this setting is as it should be.
+        limits = "" if documents == Documents() else f"; {documents}"
+        return f"{PIPELINE_VERSION}; {tokens}; {chunking}; {self._config.files.max_file_mb} MB{limits}"
 
 
 def _should_try(change: Change, known: Mapping[str, FileState], retry_failed: bool) -> bool:
