@@ -18,8 +18,9 @@ from annai.interfaces.cli import cli
 ROOT = Path(__file__).parent.parent
 
 
-def generate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+def script(name: str) -> ModuleType:
+    """A script of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -28,8 +29,19 @@ def generate() -> ModuleType:
 
 
 def test_generated_pages_are_fresh() -> None:
-    for name, page in generate().PAGES.items():
+    for name, page in script("generate").PAGES.items():
         assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page(), f"run make docs: docs/{name} is stale"
+
+
+def words_of(drawing: str) -> str:
+    """The words of a drawing, whatever time the searches in it took."""
+    lines = re.findall(r">([^<]*)</text>", drawing)
+    return re.sub(r"\d+(?=&#160;ms)", "…", "\n".join(lines))
+
+
+def test_the_picture_shows_what_is_printed_today() -> None:
+    drawn, kept = script("picture").draw(), (ROOT / "docs" / "search.svg").read_text(encoding="utf-8")
+    assert words_of(drawn) == words_of(kept), "run make picture: docs/search.svg is stale"
 
 
 def test_the_site_is_built_with_every_link_and_page_in_place(tmp_path: Path) -> None:
@@ -103,10 +115,10 @@ def test_what_the_guides_show_can_be_typed(page: Path) -> None:
 @pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")  # a server outlives the command that started it
 def test_what_the_readmes_show_can_be_typed() -> None:
     elsewhere = {"uv tool install .", "annai doctor"}  # tests of their own
-    commands = set(shown(READMES[0]) + shown(READMES[1])) - elsewhere
+    commands = [each for each in dict.fromkeys(shown(READMES[0]) + shown(READMES[1])) if each not in elsewhere]
     assert len(commands) >= 10
     try:
-        for command in sorted(commands):
+        for command in commands:
             type_in(command)
     finally:
         type_in("annai server stop")
