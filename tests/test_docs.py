@@ -49,15 +49,17 @@ def test_the_site_is_built_with_every_link_and_page_in_place(tmp_path: Path) -> 
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    for page in ("index", "quickstart", "guides/notes", "ja/index", "ja/quickstart", "ja/guides/team", "commands"):
+    for page in ("index", "quickstart", "guides/notes", "ja/index", "ja/quickstart", "ja/guides/team", "ja/models"):
         assert (tmp_path / "site" / f"{page}.html").is_file()
+    # A line that ends inside a sentence leaves no space in Japanese.
+    assert "ファイルだけを読み直し" in (tmp_path / "site" / "ja" / "quickstart.html").read_text(encoding="utf-8")
 
 
 READMES = [ROOT / "README.md", ROOT / "README.ja.md"]
 GUIDES = [
-    ROOT / "docs" / "quickstart.md",
-    ROOT / "docs" / "troubleshooting.md",
-    *(ROOT / "docs" / "guides").glob("*.md"),
+    each
+    for pattern in ("quickstart*.md", "troubleshooting.md", "models*.md", "guides/*.md")
+    for each in (ROOT / "docs").glob(pattern)
 ]
 
 TYPED_ELSEWHERE = re.compile(r"(annai (server|setup|eval|doctor)|docker|uv|cd|export)\b")
@@ -172,6 +174,12 @@ def test_every_room_is_on_the_map() -> None:
             assert f"`{path.name}`" in text, path.name
         elif path.is_dir() and not path.name.startswith("__"):
             assert f"`{path.name}/`" in text, path.name
+
+
+def test_every_decision_is_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(r"\]\((\S+)\)", (folder / "index.md").read_text(encoding="utf-8"))
+    assert listed == sorted(file.name for file in folder.glob("0*.md"))
 
 
 def test_make_names_everything_it_can_do() -> None:
