@@ -186,3 +186,5 @@ def test_make_names_everything_it_can_do() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)[0].split()) - {"help", "lint"}
     assert targets == set(re.findall(r'@echo "make (\w+)', text))
+    shown_to_contributors = set(re.findall(r"`make (\w+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    assert targets - {"clean"} == shown_to_contributors
