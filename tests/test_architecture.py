@@ -17,7 +17,7 @@ LEVELS = (
     ("values", "project", "text", "timer"),
     ("settings", "trust"),
     ("config",),
-    ("files", "splitters", "models"),
+    ("files", "splitters", "models", "machine"),
     ("embedders", "rerankers", "stores"),
     ("collection",),
     ("asking",),

@@ -175,18 +175,34 @@ class Project(ABC):
     @operation("import_collection", "long")
     @abstractmethod
     def import_collection(
-        self, name: str = "", mode: ImportMode = "update", *, progress: Progress | None = None
+        self,
+        name: str = "",
+        mode: ImportMode = "update",
+        allow_deletions: bool = False,
+        adopt: bool = False,
+        *,
+        progress: Progress | None = None,
     ) -> ImportSummary:
-        """Index one collection: all of it, or what changed. Without a name, the project's only one."""
+        """Index one collection: all of it, or what changed. Without a name, the project's only one.
+
+        If many of its files are gone, their documents stay and `FilesGone` is raised, unless `allow_deletions`. In an
+        index that machines share, `adopt` makes this machine the one that indexes it, with the settings that it has.
+        """
 
     @operation("rebuild_index", "long")
     @abstractmethod
     def rebuild(
-        self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
+        self,
+        paths: Sequence[str] = (),
+        force: bool = False,
+        allow_deletions: bool = False,
+        *,
+        progress: Progress | None = None,
     ) -> ImportSummary:
         """Index again what lies under these paths (everything, if none is given), and wait until it is done.
 
         Only what changed, or with `force` all of it. A path is one of a document or folder, as `locate` takes it.
+        If many files are gone, their documents stay and `FilesGone` is raised, unless `allow_deletions`.
         """
 
     @operation("index_document", "waiting")

@@ -78,6 +78,11 @@ class StoreSettings:
     )
     hnsw_search_ef: int = setting(100, "Minimum number of candidates HNSW keeps per search.", minimum=1, maximum=1000)
     hnsw_m: int = setting(16, "Links per vector in the HNSW graph.", minimum=2, maximum=100)
+    machine: str = setting(
+        "",
+        "postgres: this machine's name in the index, which says who indexes a collection; machines that share a disk "
+        "may share a name. Empty: the host's name and a random number, made once for each user.",
+    )
     lease_seconds: float = setting(
         30.0, "postgres: reassign a worker's files after this long without a heartbeat.", minimum=1, maximum=3600
     )

@@ -31,6 +31,10 @@ class Collection:
     """The identity of the embedder that made its vectors; empty while it has none."""
     settings: str = ""
     """A fingerprint of the settings its sections were made with; when it changes, every file is indexed anew."""
+    owner: str = ""
+    """In an index that machines share, the machine that indexes it; the others only serve it. Empty: nobody yet."""
+    origin: str = ""
+    """The file system that its folder was on when it was last compared (`indexing.deletions`); empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +324,8 @@ class CollectionStatus:
     statistics: Statistics
     problems: tuple[FileState, ...]
     """The files that were skipped or failed, by path."""
+    note: str = ""
+    """Why this machine does not compare it with its files, as a sentence; empty if it does."""
 
 
 @dataclass(frozen=True, slots=True)

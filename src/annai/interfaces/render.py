@@ -201,6 +201,7 @@ def collection_json(collection: Collection) -> dict[str, object]:
         "source": str(collection.source),
         "enabled": collection.enabled,
         "imported_at": collection.imported_at or None,
+        "owner": collection.owner or None,
     }
 
 
@@ -221,6 +222,7 @@ def status_json(status: Status) -> dict[str, object]:
                     for state in each.problems
                     if state.problem
                 ],
+                "note": each.note or None,
             }
             for each in status.collections
         ],

@@ -17,7 +17,11 @@ Row = Sequence[Any]
 SQLValue = None | int | float | bytes | str
 """What a column holds."""
 
-COLLECTION_COLUMNS = ("name", "source", "description", "enabled", "imported_at", "embedder", "settings")
+COLLECTION_COLUMNS = (
+    *("name", "source", "description", "enabled", "imported_at", "embedder", "settings", "owner", "origin"),
+)
+KEPT_COLUMNS = ("name", "description", "source", "enabled", "owner", "origin")
+"""What a collection keeps of its own when another's documents become its own."""
 STATE_COLUMNS = ("path", "size", "mtime_ns", "hash", "problem_kind", "problem_reason", "ctime_ns")
 DOCUMENT_COLUMNS = ("title", "text", "format", "body_start", "front_matter")
 REQUEST_COLUMNS = (
@@ -68,6 +72,8 @@ def collection_row(collection: Collection) -> tuple[SQLValue, ...]:
         collection.imported_at,
         collection.embedder,
         collection.settings,
+        collection.owner,
+        collection.origin,
     )
 
 

@@ -7,7 +7,7 @@ import click
 
 from annai.config import Config, override
 from annai.errors import ConfigError
-from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.options import allow_deletions_option, project_command
 from annai.interfaces.cli.progress import indexed_line, progress_bar, short_duration
 from annai.interfaces.terminal import echo
 from annai.opening import open_project, own_server
@@ -28,6 +28,10 @@ from annai.values import choices
 @click.option("--database", type=click.Path(path_type=Path), help="Index file, instead of the one in the settings.")
 @click.option("--chunk-size", type=int, help="Tokens per window or piece (chunking.size).")
 @click.option("--chunk-overlap", type=int, help="Tokens shared by neighbours (chunking.overlap).")
+@allow_deletions_option
+@click.option(
+    "--adopt", is_flag=True, help="In an index that machines share: let this machine index it, with its settings."
+)
 @project_command()
 def command(
     config: Config,
@@ -36,6 +40,8 @@ def command(
     database: Path | None,
     chunk_size: int | None,
     chunk_overlap: int | None,
+    allow_deletions: bool,
+    adopt: bool,
 ) -> None:
     """Index all of a collection, or what changed."""
     config = override(config, "chunking", size=chunk_size, overlap=chunk_overlap)
@@ -49,7 +55,7 @@ def command(
     start = perf_counter()
     try:
         with open_project(config) as project, progress_bar("Indexing", tell=False) as progress:
-            summary = project.import_collection(name, mode, progress=progress)
+            summary = project.import_collection(name, mode, allow_deletions, adopt, progress=progress)
     except KeyboardInterrupt:
         if mode != "replace":
             raise

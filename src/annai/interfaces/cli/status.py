@@ -1,8 +1,11 @@
 """`annai status`: how does the index stand?"""
 
+from collections import Counter
+
 import click
 
 from annai.config import Config
+from annai.indexing.deletions import GONE
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import (
     local_time,
@@ -17,6 +20,9 @@ from annai.interfaces.render import (
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.types import Status
+
+MOST_ALIKE = 20
+"""Files with the same problem that are listed one by one."""
 
 
 @click.command()
@@ -53,6 +59,9 @@ def command(config: Config, name: str, form: str | None) -> None:
         echo()
         for path in paths:
             echo(path)
+    for each in status.collections:
+        if each.note:
+            echo(f"\n{each.collection.name}: {each.note}")
     _print_problems(status, config)
 
 
@@ -77,11 +86,16 @@ def _print_problems(status: Status, config: Config) -> None:
     problems = [(each.collection.name, state) for each in status.collections for state in each.problems]
     if problems:
         echo()
-    print_lines(
-        [
-            (f"{state.problem.kind} ", f"{name}:{state.path}:", state.problem.reason)
-            for name, state in problems
-            if state.problem
-        ],
-        config,
-    )
+    shown = Counter[tuple[str, str]]()
+    lines: list[tuple[str, ...]] = []
+    for name, state in problems:
+        if state.problem:
+            shown[name, state.problem.reason] += 1
+            if shown[name, state.problem.reason] <= MOST_ALIKE:
+                lines.append((f"{state.problem.kind} ", f"{name}:{state.path}:", state.problem.reason))
+    print_lines(lines, config)
+    for (name, reason), count in shown.items():
+        if count > MOST_ALIKE:
+            echo(f"… and {count - MOST_ALIKE:,} more of {name}: {reason}")
+    if any(reason == GONE for _, reason in shown):
+        echo("\nIf files were deleted on purpose, confirm it with `annai index rebuild --allow-deletions`.")

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from annai.stores.base import unknown_collection
 from annai.stores.postgres.database import PostgresDatabase
 from annai.stores.postgres.rows import collection_row, escape, read_collection, read_state, state_row, unescape
-from annai.stores.rows import COLLECTION_COLUMNS, STATE_COLUMNS, names, overwrite
+from annai.stores.rows import COLLECTION_COLUMNS, KEPT_COLUMNS, STATE_COLUMNS, names, overwrite
 from annai.types import Collection, FileState
 
+_PLACES = ", ".join(["%s"] * len(COLLECTION_COLUMNS))
 _SELECT_COLLECTIONS = f"SELECT {names(COLLECTION_COLUMNS)} FROM annai_collections ORDER BY name"
 
 _SELECT_STATES = f"""
@@ -30,7 +31,7 @@ class Collections:
     def save(self, collection: Collection) -> None:
         """Add or replace."""
         self._database.rows(
-            f"""INSERT INTO annai_collections ({names(COLLECTION_COLUMNS)}) VALUES (%s, %s, %s, %s, %s, %s, %s)
+            f"""INSERT INTO annai_collections ({names(COLLECTION_COLUMNS)}) VALUES ({_PLACES})
             ON CONFLICT (name) DO UPDATE SET {overwrite(COLLECTION_COLUMNS[1:])}""",
             collection_row(collection),
         )
@@ -58,10 +59,10 @@ class Collections:
     def replace(self, old: int, new: int) -> None:
         """Delete the collection `old`, which has no files any more, and give `new` its name and description."""
         (about,) = self._database.rows(
-            "DELETE FROM annai_collections WHERE id = %s RETURNING name, description, source, enabled", (old,)
+            f"DELETE FROM annai_collections WHERE id = %s RETURNING {names(KEPT_COLUMNS)}", (old,)
         )
         self._database.rows(
-            "UPDATE annai_collections SET name = %s, description = %s, source = %s, enabled = %s WHERE id = %s",
+            f"UPDATE annai_collections SET ({names(KEPT_COLUMNS)}) = (%s, %s, %s, %s, %s, %s) WHERE id = %s",
             (*about, new),
         )
 

@@ -142,4 +142,9 @@ MIGRATIONS = (
     -- When a file's content or status last changed: what was written with the old size and time is noticed by it.
     ALTER TABLE annai_files ADD COLUMN ctime_ns bigint NOT NULL DEFAULT 0;
     """,
+    """
+    -- Which machine indexes a collection, and on which file system its folder was.
+    ALTER TABLE annai_collections ADD COLUMN owner text NOT NULL DEFAULT '';
+    ALTER TABLE annai_collections ADD COLUMN origin text NOT NULL DEFAULT '';
+    """,
 )

@@ -150,4 +150,9 @@ MIGRATIONS = (
     -- When a file's content or status last changed: what was written with the old size and time is noticed by it.
     ALTER TABLE files ADD COLUMN ctime_ns INTEGER NOT NULL DEFAULT 0;
     """,
+    """
+    -- Which machine indexes a collection, where machines share an index, and on which file system its folder was.
+    ALTER TABLE collections ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+    ALTER TABLE collections ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+    """,
 )
