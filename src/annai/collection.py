@@ -244,7 +244,7 @@ def _root(store: DocumentReader, config: Config) -> Collection:
 
 
 def _placed(store: DocumentReader, config: Config, root: Collection) -> Collection:
-    """A collection where it is: of the root, a project that was moved is where it is now; in a shared index, where it was indexed."""
+    """A collection where it is: a project that was moved is where it is now; in a shared index, where that says."""
     if root.name != IMPLICIT_COLLECTION:
         return root
     is_elsewhere = store.shared and (root.owner or store.statistics(root.name).documents)

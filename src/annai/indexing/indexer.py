@@ -12,7 +12,6 @@ from typing import NamedTuple
 from annai.collection import NAMED, check_owner, find, here, within_root
 from annai.config import Config
 from annai.embedders.base import Embedder
-from annai.embedders.static import token_model
 from annai.errors import (
     AnnaiError,
     CollectionError,
@@ -38,6 +37,7 @@ from annai.indexing.preparation import (
     problem_of,
 )
 from annai.indexing.probe import KILLED_TWICE, find_killers
+from annai.indexing.recipe import check_settings, fingerprint
 from annai.indexing.run import Run
 from annai.machine import machine_name
 from annai.project import Confirm
@@ -300,7 +300,7 @@ class Indexer:
         return doubt_deletions(collection, gone, len(everything))
 
     def _is_tracked(self, collection: Collection) -> bool:
-        """Whether the folder's file system is noted: not where the index is in the folder, and comes and goes with it."""
+        """Whether the folder's file system is noted: not where the index is in that folder, and goes with it."""
         return self._store.shared or not is_inside(collection.source, self._config.database_path)
 
     def _record_origin(self, collection: Collection, *, adopt: bool) -> Collection:
@@ -363,10 +363,16 @@ class Indexer:
     def _embedder(self, collection: Collection) -> Embedder:
         return self._embedder_of(collection.name.removesuffix(STAGING_SUFFIX))
 
-    def _record_settings(self, collection: Collection, *, adopt: bool = False) -> Collection:  # noqa: ARG002
-        """Store the embedder and settings that the index is made with; if the settings changed, index every file."""
+    def _record_settings(self, collection: Collection, *, adopt: bool = False) -> Collection:
+        """Store the embedder and settings that the index is made with; if the settings changed, index every file.
+
+        In an index that machines share, that needs a word of its own: another's settings would do so by turns.
+        """
         embedder = self._embedder(collection).identity
-        recorded = dataclasses.replace(collection, embedder=embedder, settings=self._fingerprint())
+        made_with = fingerprint(self._config, PIPELINE_VERSION, shared=self._store.shared)
+        if self._store.shared and not adopt:
+            check_settings(collection, made_with)
+        recorded = dataclasses.replace(collection, embedder=embedder, settings=made_with)
         if recorded != collection:
             # In this order: killed in between, the next run finds the old settings and marks the files again.
             if collection.settings != recorded.settings:
@@ -554,11 +560,6 @@ class Indexer:
                 f"{collection.source} was not indexed, because it has {len(found.changes):,} files; "
                 "`--yes` indexes them all, and [files] in annai.toml excludes some."
             )
-
-    def _fingerprint(self) -> str:
-        """Everything besides the documents that sections depend on."""
-        tokens = token_model().identity
-        return f"{PIPELINE_VERSION}; {tokens}; {self._config.chunking}; {self._config.files.max_file_mb} MB"
 
 
 def _should_try(change: Change, known: Mapping[str, FileState], retry_failed: bool) -> bool:
