@@ -54,7 +54,8 @@ class Graphs:
                 continue
             name = f"annai_hnsw_{dimension}"
             if self._database.number(
-                "SELECT indisvalid::int FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)
+                "SELECT indisvalid::int FROM pg_index WHERE indexrelid = to_regclass(%s)",
+                (f"{self._database.schema}.{name}",),
             ):
                 continue
             if self._waiting() <= MAX_WAITING_SHARE * documents:
@@ -68,29 +69,39 @@ def _build(database: PostgresDatabase, settings: StoreSettings, name: str, dimen
     with database.advisory_lock(f"hnsw_{dimension}") as mine, database.unlimited() as connection:
         if not mine:
             return
-        with _memory(connection, passages * (2 * dimension + LINK_BYTES * settings.hnsw_m + NODE_BYTES)):
+        with _memory(database, connection, passages * (2 * dimension + LINK_BYTES * settings.hnsw_m + NODE_BYTES)):
             try:
-                _create(connection, settings, name, dimension)
+                _create(database, connection, settings, name, dimension)
             except (errors.DiskFull, errors.OutOfMemory):
                 # Processes that build together share that memory, of which a container often allows very little.
+                if database.is_pooled:
+                    raise
                 connection.execute("SET max_parallel_maintenance_workers = 0")
-                _create(connection, settings, name, dimension)
+                _create(database, connection, settings, name, dimension)
 
 
-def _create(connection: Connection, settings: StoreSettings, name: str, dimension: int) -> None:
+def _create(
+    database: PostgresDatabase, connection: Connection, settings: StoreSettings, name: str, dimension: int
+) -> None:
     # One that is not valid was cut off while it was built.
-    connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+    connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {database.schema}.{name}")
     connection.execute(
-        f"""CREATE INDEX CONCURRENTLY {name} ON annai_vectors
-        USING hnsw ((vector::halfvec({dimension})) halfvec_ip_ops)
+        f"""CREATE INDEX CONCURRENTLY {name} ON {database.schema}.annai_vectors
+        USING hnsw ((vector::{database.vectors}.halfvec({dimension})) {database.vectors}.halfvec_ip_ops)
         WITH (m = {settings.hnsw_m}, ef_construction = {settings.hnsw_construction_ef})
         WHERE dimension = {dimension} AND is_passage"""
     )
 
 
 @contextmanager
-def _memory(connection: Connection, needed: int) -> Iterator[None]:
-    """Let the server take this many bytes for building, unless it is set to take more anyway."""
+def _memory(database: PostgresDatabase, connection: Connection, needed: int) -> Iterator[None]:
+    """Let the server take this many bytes for building, unless it is set to take more anyway.
+
+    Behind a pooler it takes what it is set to, since the setting would be another client's.
+    """
+    if database.is_pooled:
+        yield
+        return
     megabytes = min(needed // 1_000_000 + 1, MAX_MEMORY_MB)
     connection.execute(
         """SELECT set_config('maintenance_work_mem', greatest(setting::bigint, %s * 1000)::text, false)

@@ -38,7 +38,7 @@ def open_store(config: Config) -> Store:
             'store.engine is "postgres" and store.url names no database; '
             "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
         )
-    return PostgresStore(config.store)
+    return PostgresStore(config.store, config.name)
 
 
 class PostgresStore(Store):
@@ -46,9 +46,9 @@ class PostgresStore(Store):
 
     shared = True
 
-    def __init__(self, settings: StoreSettings) -> None:
+    def __init__(self, settings: StoreSettings, project: str = "") -> None:
         self._settings = settings
-        self._database = PostgresDatabase(settings.url, settings.query_timeout_seconds)
+        self._database = PostgresDatabase(settings, project)
         self._collections = Collections(self._database)
         self._documents = Documents(self._database)
         self._requests = PostgresRequests(self._database, settings.lease_seconds)
@@ -170,10 +170,11 @@ class PostgresStore(Store):
             ef = min(max(self._settings.hnsw_search_ef, SEARCH_FACTOR * count), MAX_SEARCH)
             self._database.rows(f"SET LOCAL hnsw.ef_search = {ef}")
             self._database.rows("SET LOCAL hnsw.iterative_scan = strict_order")
-            kind, text = f"halfvec({len(vector)})", text_vector(vector)
-            sql = f"""SELECT section_id, -(v.vector::{kind} <#> %s::{kind}) FROM annai_vectors v
+            kind, text = f"{self._database.vectors}.halfvec({len(vector)})", text_vector(vector)
+            product = f"OPERATOR({self._database.vectors}.<#>)"
+            sql = f"""SELECT section_id, -(v.vector::{kind} {product} %s::{kind}) FROM annai_vectors v
                 WHERE v.dimension = {len(vector)} AND v.is_passage {clause}
-                ORDER BY v.vector::{kind} <#> %s::{kind} LIMIT {count}"""
+                ORDER BY v.vector::{kind} {product} %s::{kind} LIMIT {count}"""
             rows = self._database.rows(sql, (text, *values, text))
             if len(rows) < count and clause:
                 # The index gave up before it found enough that the restriction lets through: compare them all.
