@@ -40,7 +40,11 @@ class Updates:
         progress: Progress | None = None,
     ) -> ImportSummary:
         """Index all of a collection anew; searches find what it held before until that is done."""
-        with self.alone(), Run(self._config, progress) as run:
+        with self.alone(), self._store.replacing(collection.name) as mine, Run(self._config, progress) as run:
+            if not mine:
+                raise IndexBusy(
+                    f"Another process is replacing the collection {collection.name!r}; try again when it has finished."
+                )
             outcomes = self._indexer.replace(collection, run, allow_deletions=allow_deletions, adopt=adopt)
             return _summary(outcomes, run.done)
 

@@ -229,10 +229,12 @@ class PostgresDatabase:
         """
         # In a transaction of its own, so that a pooler does not give the connection to others meanwhile.
         with self.translate_errors(), self._pool.connection() as connection:
-            connection.execute("BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0")
+            connection.execute("BEGIN")
             with clean_up(lambda: connection.execute("ROLLBACK")):
                 lock = "pg_advisory_xact_lock_shared" if shared else "pg_try_advisory_xact_lock"
                 row = connection.execute(f"SELECT {lock}(hashtext(%s))", (self.lock_name(name),)).fetchone()
+                # It also ends the statement before, whose view of the index others would wait for.
+                connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
                 yield row != (False,)
 
     def size_on_disk(self) -> int:
