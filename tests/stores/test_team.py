@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from annai.answers import Where
-from annai.config import Config, override
+from annai.config import Config, load_config, override
 from annai.engine import Engine
 from annai.errors import AnnaiError, CollectionError, IndexBusy, NewerIndex, StoreError
 from annai.indexing import indexer
@@ -25,7 +25,7 @@ from annai.types import Collection
 from tests.conftest import Annai, quick_config, trust
 from tests.engines import memory_folder, postgres_folder, postgres_server, postgres_url
 from tests.loopback import eventually
-from tests.stores.test_contract import indexed, nearest_paths
+from tests.stores.test_contract import DIMENSION, indexed, nearest_paths
 
 __all__ = ["postgres_folder", "postgres_url"]
 
@@ -90,12 +90,14 @@ def test_a_process_with_a_home_of_its_own_is_another_machine(tmp_path: Path, pos
     )
     trust(folder)
     annai, other = Annai(folder), {"XDG_STATE_HOME": str(tmp_path / "other")}
-    annai("collection", "add", "-n", "docs", "-s", str(source), "-d", "All")
-    annai("import", "-n", "docs")
+    with Engine(load_config(docs_dir=folder)) as engine:
+        engine.add_collection("docs", source, "All")
+        engine.import_collection("docs")
     shutil.rmtree(source)
     source.mkdir()
-    assert "文書7.md" in annai("search", "word7", "--format", "files", environment=other).stdout
-    assert "only serves it" in annai("import", "-n", "docs", "-m", "update", code=1, environment=other).stderr
+    served = annai("search", "word7", "--format", "files", environment=other)
+    assert "文書7.md" in served.stdout
+    assert served.stderr == ""
     assert "is empty, but 40 files" in annai("search", "word7").stderr
     with PostgresStore(StoreSettings(engine="postgres", url=postgres_url)) as store:
         assert store.statistics("docs").documents == FILES
@@ -143,13 +145,13 @@ def test_a_newer_program_upgrades_and_older_ones_go_on_reading(
         connection.execute("INSERT INTO annai_collections OVERRIDING SYSTEM VALUE VALUES (1,'a','','/a',true,'','','')")
     with PostgresStore(settings) as running:
         assert "upgraded the index" in caplog.text
-        running.write("a", [indexed("a.md", "apple", vector=[1, 0])])
+        running.write("a", [indexed("a.md", "apple")])
         more = (*schema.MIGRATIONS, "ALTER TABLE annai_files ADD COLUMN colour text NOT NULL DEFAULT ''")
         with monkeypatch.context() as new:
             new.setattr(upgrade, "MIGRATIONS", more)
             new.setattr(database, "MIGRATIONS", more)
             with PostgresStore(settings) as newer:
-                newer.write("a", [indexed("b.md", "banana", vector=[0, 1])])
+                newer.write("a", [indexed("b.md", "banana")])
         # The program that was running meanwhile, and one that is started now, read and do not write.
         for store in (running, PostgresStore(settings)):
             with contextlib.closing(store):
@@ -228,14 +230,14 @@ def test_restricted_searches_use_their_index(postgres_url: str, monkeypatch: pyt
     for module in (graphs, nearest):
         monkeypatch.setattr(module, "INDEX_FROM", 100)
     with PostgresStore(StoreSettings(engine="postgres", url=postgres_url)) as store:
-        sizes = {"large": 900, "middle": 300, "small": 12}
+        sizes, seeds = {"large": 900, "middle": 300, "small": 12}, {"large": 0, "middle": 1000, "small": 2000}
         with store.bulk():
             for name, size in sizes.items():
                 store.save_collection(Collection(name, Path("/a")))
                 store.write(
                     name,
                     [
-                        indexed(f"{'guide' if n % 100 == 0 else 'api'}/{n}.md", f"word{n}", vector=[1, n / size])
+                        indexed(f"{'guide' if n % 100 == 0 else 'api'}/{n}.md", f"word{n}", seed=seeds[name] + n)
                         for n in range(size)
                     ],
                 )
@@ -250,14 +252,16 @@ def test_restricted_searches_use_their_index(postgres_url: str, monkeypatch: pyt
 
         monkeypatch.setattr(store._database, "rows", explain)
         numbers = store._collections.numbers()
-        for where, index, best in (
-            (Where(), "annai_hnsw_2 ", "api/899.md"),
-            (Where(("large",)), "annai_hnsw_2 ", "api/899.md"),
-            (Where(("middle",)), f"annai_hnsw_2_{numbers['middle']} ", "api/299.md"),
-            (Where(("small",)), "annai_vectors_of_documents", "api/11.md"),
-            (Where(("large",), paths=("guide",)), "annai_vectors_of_documents", "guide/800.md"),
+        graph = f"annai_hnsw_{DIMENSION}"
+        for where, seed, index in (
+            (Where(), 7, f"{graph} "),
+            (Where(("large",)), 7, f"{graph} "),
+            (Where(("middle",)), 1007, f"{graph}_{numbers['middle']} "),
+            (Where(("small",)), 2007, "annai_vectors_of_documents"),
+            (Where(("large",), paths=("guide",)), 800, "annai_vectors_of_documents"),
         ):
-            assert nearest_paths(store, [0, 1], limit=1, where=where) == [best]
+            (found,) = nearest_paths(store, seed, limit=1, where=where)
+            assert found.endswith(f"/{seed % 1000}.md")
             assert index in asked[-1], f"{where}\n{asked[-1]}"
             assert "Seq Scan on annai_vectors" not in asked[-1]
         monkeypatch.undo()
@@ -268,7 +272,7 @@ def test_restricted_searches_use_their_index(postgres_url: str, monkeypatch: pyt
         store.delete_collection("middle")
         store.vacuum()
         gone = "SELECT count(*) FROM pg_class WHERE relname LIKE %s AND relnamespace = %s::regnamespace"
-        assert store._database.number(gone, ("annai\\_hnsw\\_2\\_%", store._database.schema)) == 0
+        assert store._database.number(gone, (f"annai\\_hnsw\\_{DIMENSION}\\_%", store._database.schema)) == 0
 
 
 PGBOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
@@ -287,7 +291,7 @@ def pooler(server: str) -> Iterator[str]:
             listen_addr =
             unix_socket_dir = {folder}
             listen_port = 6432
-            auth_type = any
+            auth_type = trust
             auth_file = {folder}/users.txt
             pool_mode = transaction
             default_pool_size = 6
@@ -302,7 +306,7 @@ def pooler(server: str) -> Iterator[str]:
             user = ["-u", "nobody"]
         process = subprocess.Popen([str(PGBOUNCER), *user, "-q", str(folder / "pgbouncer.ini")])
         try:
-            eventually(lambda: (folder / ".s.PGSQL.6432").exists())
+            eventually((folder / ".s.PGSQL.6432").exists)
             yield f"postgresql://postgres@/postgres?host={folder}&port=6432"
         finally:
             process.terminate()

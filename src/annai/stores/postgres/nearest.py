@@ -1,6 +1,7 @@
 """Which passages are nearest, in PostgreSQL? Many are searched by a graph, few are compared one by one.
 
-Where a search is restricted to a small part of what a graph covers, most of what the graph finds is thrown away, so the passages of that part are compared instead, by the index that leads to them.
+Where a search is restricted to a small part of what a graph covers, most of what the graph finds is thrown away,
+so the passages of that part are compared instead, by the index that leads to them.
 """
 
 from collections.abc import Mapping, Sequence
