@@ -20,7 +20,7 @@ MIN_GRAPH_SHARE = 0.1
 """A collection with less than this share of a graph's passages is not searched by it, if it has no graph of its own."""
 
 _COUNT = """SELECT coalesce(sum(passages), 0)::bigint FROM (SELECT d.passages FROM annai_documents d
-    WHERE d.collection_id = ANY(%s) AND d.dimension = %s {clause} LIMIT {limit}) AS some"""
+    WHERE d.collection_id = ANY(%s) AND d.dimension = %s {clause} LIMIT {limit}) AS counted"""
 
 
 class Nearest:
