@@ -11,7 +11,7 @@ help:
 	@echo "make conformance run the official suite of the Model Context Protocol (needs npm)"
 	@echo "make fuzz    try whatever could arrive: files, settings, calls (five minutes)"
 	@echo "make chaos   kill, freeze and confuse a server, then compare its index with a new one (ten minutes)"
-	@echo "make docs    renew the generated pages in docs/"
+	@echo "make docs    renew the generated pages in docs/, and build the site in build/site"
 	@echo "make screenshots renew the pictures of the page (needs Debian's chromium)"
 	@echo "make bench   measure speed and memory (needs ../shared/eval, or ANNAI_EVAL)"
 	@echo "make quality measure the answers on the evaluation sets, against the baseline (needs the same)"
@@ -27,7 +27,9 @@ try: $(VENV)/.annai
 	@echo
 	@echo "Now your own: $(BIN)/annai search \"a question\" --docs-dir FOLDER"
 
+# The tests start hundreds of processes: what they load is compiled once, also where PYTHONDONTWRITEBYTECODE is set.
 test: lint
+	@$(BIN)/python -m compileall -q src
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 conformance: $(VENV)/.dev
@@ -48,6 +50,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/picture.py
 	$(BIN)/python docs/mcp_transcript.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 screenshots: $(VENV)/.dev
 	$(BIN)/python docs/screenshots.py

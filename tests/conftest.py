@@ -1,6 +1,9 @@
 """What do tests share? Small projects made of real files, and the program run as a user runs it."""
 
+import contextlib
+import io
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -13,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from annai.config import Config, find_settings, load_config, override, user_folder
 from annai.engine import Engine
+from annai.interfaces.cli import run
 from annai.trust import TrustStore
 
 # Machines are shared: how long an example takes says nothing about the code.
@@ -102,6 +106,27 @@ class Annai:
         return done
 
 
+class AnnaiHere(Annai):
+    """The program in this process: quicker, where a process of its own is not the point."""
+
+    def __call__(
+        self, *arguments: str, code: int | None = 0, stdin: str = "", environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `annai` in the folder, and expect this exit code; None for any."""
+        assert not stdin
+        assert not environment
+        out, err, root = io.StringIO(), io.StringIO(), logging.getLogger()
+        handlers, level = [*root.handlers], root.level
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                ended = run(list(arguments))
+            finally:
+                root.handlers[:] = handlers
+                root.setLevel(level)
+        assert code is None or ended == code, f"exit {ended}\n{out.getvalue()}\n{err.getvalue()}"
+        return subprocess.CompletedProcess(arguments, ended, out.getvalue(), err.getvalue())
+
+
 def results(annai: Annai, *arguments: str) -> list[dict[str, object]]:
     """The results of a search, as its JSON has them."""
     answer = json.loads(annai("search", *arguments, "--format", "json", code=None).stdout)
@@ -113,3 +138,9 @@ def annai(docs: Path) -> Annai:
     """The program, run in `docs` with the quick embedder."""
     (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
     return Annai(docs)
+
+
+@pytest.fixture
+def annai_here(annai: Annai) -> Annai:
+    """The same in this process."""
+    return AnnaiHere(annai.folder)

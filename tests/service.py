@@ -72,6 +72,47 @@ def gemini_answer(body: Json) -> Json:
     return {"embeddings": [{"values": (row * 12)[:size]} for row in rows]}
 
 
+RERANK_FIELDS = {
+    "/cohere/": ({"model", "query", "documents"}, {"top_n", "max_tokens_per_doc", "priority"}),
+    "/jina/": ({"model", "query", "documents"}, {"top_n", "return_documents"}),
+    "/tei/": ({"query", "texts"}, {"truncate", "truncation_direction", "raw_scores", "return_text"}),
+    "/vllm/": (
+        {"query", "documents"},
+        {"model", "top_n", "truncate_prompt_tokens", "truncation_side", "use_activation"},
+    ),
+}
+"""Part of the path → the fields that a service needs and those that it takes, by its own schema."""
+
+MAX_WORDS = 200
+"""What the models behind TEI and vLLM take."""
+
+
+def rerank_refusal(path: str, body: Json) -> tuple[int, str] | None:
+    """The status and the words with which a service refuses a request, as each does; None if it takes it."""
+    kind = next((each for each in RERANK_FIELDS if each in path), "")
+    if not kind:
+        return None
+    required, optional = RERANK_FIELDS[kind]
+    texts = body.get("texts", body.get("documents", []))
+    is_long = any(len(text.split()) > MAX_WORDS for text in texts)
+    refusals = {
+        (422, f"unknown field: parameter '{each}' is not a valid field") for each in body.keys() - required - optional
+    } | {
+        (422, f"Failed to deserialize the JSON body into the target type: missing field `{each}` at line 1")
+        for each in required - body.keys()
+    }
+    if kind == "/tei/":
+        # It knows nothing of other fields.
+        refusals = {each for each in refusals if "missing" in each[1]}
+        if not refusals and len(texts) > 32:
+            refusals.add((413, f"batch size {len(texts)} > maximum allowed batch size 32"))
+        if not refusals and is_long and not body.get("truncate"):
+            refusals.add((413, "`inputs` must have less than 200 tokens"))
+    if kind == "/vllm/" and is_long and body.get("truncate_prompt_tokens") != -1:
+        refusals.add((400, "This model's maximum context length is 200 tokens. However, your request has more."))
+    return min(refusals, default=None)
+
+
 def rerank_answer(body: Json) -> Json:
     """Texts with more of the query's words score higher; in TEI's form if the request has `texts`."""
     words = set(re.findall(r"\w+", body["query"].lower()))
@@ -79,7 +120,7 @@ def rerank_answer(body: Json) -> Json:
     scores = [len(words & set(re.findall(r"\w+", text.lower()))) / max(len(words), 1) for text in texts]
     name = "score" if "texts" in body else "relevance_score"
     rows = sorted(({"index": number, name: score} for number, score in enumerate(scores)), key=lambda row: -row[name])
-    return rows if "texts" in body else {"model": body["model"], "results": rows}
+    return rows if "texts" in body else {"model": body.get("model", ""), "results": rows}
 
 
 ANSWERS: dict[str, Answer] = {
@@ -121,6 +162,8 @@ def running() -> Iterator[Service]:
             status = planned.get("status", 200)
             answer = next((make for end, make in ANSWERS.items() if self.path.endswith(end)), None)
             text = planned.get("body")
+            if not planned and (refusal := rerank_refusal(self.path, body)):
+                status, text = refusal[0], json.dumps({"error": refusal[1]})
             if text is None and status == 200 and answer:
                 made = answer(body)
                 text = json.dumps(planned["change"](made) if "change" in planned else made)

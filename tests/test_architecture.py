@@ -13,13 +13,13 @@ SOURCE = Path(__file__).parent.parent / "src" / "annai"
 
 LEVELS = (
     ("types", "errors"),
-    ("answers",),
-    ("values", "project", "text", "timer"),
+    ("answers", "plugins"),
+    ("values", "project", "text", "timer", "installation"),
     ("settings", "trust"),
     ("config",),
     ("files", "splitters", "models", "machine"),
     ("embedders", "rerankers", "stores"),
-    ("collection",),
+    ("collection", "testing"),
     ("asking",),
     ("searching", "indexing"),
     ("engine",),

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from annai.config import override
 from annai.engine import Engine
 from annai.errors import CollectionError
 from annai.upkeep.worker import Worker
-from tests.conftest import Annai, results
+from tests.conftest import Annai, quick_config, results
 from tests.loopback import eventually
 
 Write = Callable[[str, str], Path]
@@ -124,3 +125,21 @@ def test_every_command_says_what_is_searched_from_now_on(annai: Annai, tree: Pat
     assert f"A search covers api, the rest of {tree} (root)." in annai(*add).stdout
     annai("collection", "delete", "-n", "api", "-y")
     assert left_out in annai(*add, "--no-keep-root").stdout
+
+
+def test_a_collection_is_imported_into_another_index_file(annai_here: Annai, tree: Path, tmp_path: Path) -> None:
+    other = tmp_path / "別の.sqlite"
+    annai_here("collection", "add", "-n", "api", "-s", "api", "-d", "The API")
+    assert "added 2" in annai_here("import", "--database", str(other)).stdout
+    annai_here("collection", "add", "-n", "guide", "-s", "guide", "-d", "Guides")
+    assert "several collections (api, guide)" in annai_here("import", "--database", str(other), code=1).stderr
+    assert "added 1" in annai_here("import", "-n", "guide", "--database", str(other)).stdout
+    unknown = annai_here("import", "-n", "nope", "--database", str(other), code=1)
+    assert "There is no collection 'nope'" in unknown.stderr
+    with Engine(override(quick_config(tree), "database", path=str(other))) as engine:
+        assert [(each.name, each.description) for each in engine.list_collections()] == [
+            ("api", "The API"),
+            ("guide", "Guides"),
+        ]
+        assert found(engine) == [*API, "guide:a.md"]
+    assert json.loads(annai_here("status", "--format", "json").stdout)["collections"][0]["documents"] == 0

@@ -120,6 +120,8 @@ def test_overrides_are_checked_as_the_file_is(tmp_path: Path) -> None:
     assert override(config, "chunking", size=600, overlap=None).chunking.size == 600
     with pytest.raises(ConfigError, match=r"the command line: chunking.size must be between 512 and 4,096, not 3"):
         override(config, "chunking", size=3)
+    with pytest.raises(ConfigError, match=r"the command line: chunking.overlap \(1024\) must be less than"):
+        override(config, "chunking", overlap=1024)
 
 
 def test_the_template_explains_every_setting_and_loads_when_uncommented(tmp_path: Path) -> None:

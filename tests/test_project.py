@@ -94,7 +94,7 @@ def test_paths_may_be_meant_from_the_current_folder(
     monkeypatch.chdir(docs / "deep")
     assert project.locate("a.md").document.path == "deep/a.md"
     assert project.rebuild(["a.md"], force=True).updated == 1
-    assert [each.path for each in project.request_index("a.md", force=True)] == ["deep/a.md"]
+    assert [each.path for each in project.request_index("a.md", force=True).requests] == ["deep/a.md"]
 
 
 def test_collections_are_added_changed_and_deleted(project: Project, docs: Path, write: Write) -> None:
@@ -132,7 +132,7 @@ def test_an_import_tells_what_it_did(project: Project, write: Write) -> None:
 
 def test_the_queue_can_be_looked_at(project: Project, write: Write) -> None:
     write("a.md", "# A\n\napple")
-    (queued,) = project.request_index("a.md")
+    (queued,) = project.request_index("a.md").requests
     assert (queued.path, queued.status) == ("a.md", "pending")
     assert project.requests("pending") == [queued]
     assert project.status().requests["pending"] == 1

@@ -175,7 +175,8 @@ def test_every_setting_that_could_reach_further_is_known_here(tmp_path: Path) ->
     judged = {
         "project": {"root"},
         "database": {"path"},
-        "store": {"url"},
+        "store": {"url", "engine"},
+        "chunking": {"strategy"},
         "embedding": {"provider", "model", "trust_remote_code", "base_url", "api_key_env"},
         "search": {"rerank"},
         "rerank": {"model", "base_url", "api_key_env", "trust_remote_code"},
@@ -183,8 +184,8 @@ def test_every_setting_that_could_reach_further_is_known_here(tmp_path: Path) ->
         "logging": {"file"},
     }
     harmless = {
-        "project.name", "store.engine", "store.collection_name", "files.include", "files.exclude",
-        "chunking.strategy", "search.mode", "search.content", "embedding.query_prefix",
+        "project.name", "store.collection_name", "files.include", "files.exclude",
+        "search.mode", "rerank.api", "search.content", "embedding.query_prefix",
         "embedding.document_prefix", "embedding.task_type_query", "embedding.task_type_document",
         "embedding.device", "embedding.pooling", "rerank.device", "display.default_format", "display.color",
         "logging.level", "store.hnsw_space", "mcp.collection_tools",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from annai.project import Project
     from annai.types import Collection, Document, ImportSummary, Section, Selection, Status
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AnnaiError",

@@ -8,12 +8,29 @@ from typing import Literal, TypedDict
 from annai.types import breadcrumbs
 
 Mode = Literal["hybrid", "vector", "keyword"]
-Sort = Literal["score", "depth", "path"]
+Sort = Literal["score", "depth", "-depth", "path"]
 Content = Literal["passage", "section", "document", "none"]
 IndexStatus = Literal["latest", "updating", "outdated"]
+Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 
 PREVIEW_LINES = 3
 """Lines of about 100 columns in each preview."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a document must say about itself: `status=draft`, `date>=2025-01-01` (`asking.conditions`)."""
+
+    field: str
+    """A name of its front matter or properties, of nested ones `a.b`; or `created` or `updated`."""
+    operator: Operator
+    value: str
+    """Empty with `=` for documents without the field, with `!=` for those that have it."""
+
+    def __str__(self) -> str:
+        # As it can be typed again.
+        is_plain = self.value == self.value.strip() and not self.value.startswith(('"', "'", "="))
+        return f"{self.field}{self.operator}" + (self.value if is_plain else f'"{self.value}"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +41,16 @@ class Where:
     paths: tuple[str, ...] = ()
     """Path prefixes, at folder or file boundaries: `docs/api` holds `docs/api/a.md` and not `docs/apis.md`.
 
-    A query may also have absolute paths and globs here; a store gets neither (`searching.filters`).
+    A query may also have absolute paths and globs here; a store gets neither (`asking.filters`).
     """
     excludes: tuple[str, ...] = ()
     documents: tuple[str, ...] | None = None
-    """Only documents of exactly these paths; None for no restriction. It is what a glob became: users do not set it."""
+    """Only documents of exactly these paths; None for no restriction. It is what globs and conditions became: users do
+    not set it."""
     clean_only: bool = False
     """Leave out documents whose file failed, or for which a request waits, since they were indexed."""
+    conditions: tuple[Condition, ...] = ()
+    """What all documents must say about themselves; a store does not get these (`asking.filters`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +86,11 @@ class QueryOptions(TypedDict, total=False):
     paths: Sequence[str]
     excludes: Sequence[str]
     clean_only: bool
+    where: Sequence[str]
+    """Conditions as they are typed: `status=draft`, `tags=k8s`, `date>=2025-01-01`; all must hold."""
+    since: str
+    """Only documents updated since then: `2w` (h, d, w, m, y), or a date."""
+    until: str
     depths: Sequence[int]
     mode: Mode
     sort: Sort
@@ -123,6 +148,10 @@ class Hit:
     content: str
     file: str = ""
     """Where the file is, from the project's root; `path` is its path in the collection."""
+    created: str = ""
+    """When the document was written, if it says so (ISO 8601, perhaps only a date)."""
+    updated: str = ""
+    """When it was last changed: what it says, or else the time of its file."""
     preview: str = ""
     """The sentences that are closest to the question, without markup."""
     preview_line: int = 1
@@ -180,6 +209,8 @@ class Answer:
     """Words of the query that no document holds, and what was searched for in their place."""
     unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Paths of the query that no document is under, each with similar paths that there are."""
+    unmet: Mapping[str, str] = field(default_factory=dict)
+    """Conditions of the query that no document meets, each with a sentence that says what there is."""
     expanded: Mapping[str, str] = field(default_factory=dict)
     """Abbreviations of the query, and what they stand for in the documents: both were searched for."""
     excluded: tuple[str, ...] = ()

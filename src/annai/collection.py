@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from annai.config import Config, user_folder
+from annai.config import Config, override, user_folder
 from annai.errors import CollectionError
 from annai.machine import machine_name
+from annai.settings import Chunking
 from annai.stores.base import STAGING_SUFFIX, DocumentReader, DocumentWriter
 from annai.trust import TrustStore, is_inside
 from annai.types import IMPLICIT_COLLECTION, Collection
@@ -144,6 +145,46 @@ def file_path(config: Config, source: Path, path: str) -> str:
     """Where a collection's file is, from the project's root; on another drive, from that one's."""
     folder = _relative(source, config.root)
     return path if folder == "." else f"{folder.removesuffix('/')}/{path}"
+
+
+def chunking_of(config: Config, collection: Collection, origin: str = "") -> Chunking:
+    """How a collection's documents are split: as the settings say, except for what an import was told.
+
+    Raises `ConfigError` where the two do not go together; `origin` is what it names as their source.
+    """
+    size, overlap = collection.chunk_size, collection.chunk_overlap
+    if size is None and overlap is None:
+        return config.chunking
+    name = collection.name.removesuffix(STAGING_SUFFIX)
+    origin = origin or f"the collection {name!r} (`annai import -n {name} --chunk-size 0` makes it follow the settings)"
+    # A section too is cut into pieces only where it is longer than one of them.
+    return override(config, "chunking", origin, size=size, max_tokens=size, overlap=overlap).chunking
+
+
+def chunked(config: Config, collection: Collection, size: int | None, overlap: int | None) -> Collection:
+    """The collection with other sizes of pieces; None leaves one as it is, and a size of 0 leaves both to the settings.
+
+    Raises `ConfigError` where they are not what the settings file could say.
+    """
+    if size is None and overlap is None:
+        return collection
+    if size == 0:
+        size, collection = None, dataclasses.replace(collection, chunk_size=None, chunk_overlap=None)
+    changed = dataclasses.replace(
+        collection,
+        chunk_size=collection.chunk_size if size is None else size,
+        chunk_overlap=collection.chunk_overlap if overlap is None else overlap,
+    )
+    chunking_of(config, changed, "the command line")
+    return changed
+
+
+def only_one(candidates: Sequence[Collection]) -> Collection:
+    """The collection that is meant if none was named."""
+    if len(candidates) > 1:
+        names = ", ".join(each.name for each in candidates)
+        raise CollectionError(f"There are several collections ({names}); name one with `-n NAME`.")
+    return candidates[0]
 
 
 @functools.lru_cache(maxsize=256)

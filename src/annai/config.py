@@ -166,15 +166,11 @@ def load_config(
         raise ConfigError(f"The path of this folder, {os.fsencode(root)!r}, is not valid UTF-8; rename it.")
     url = environment.get(SERVER_VARIABLE, "")
     result = Config(root=root, file=file, named=docs_dir is not None, server_url=url, **loaded)
+    _check_overlap(result.chunking, str(file or user_file))
     if environment.get(TOKEN_VARIABLE):
         result = override(result, "server", token=environment[TOKEN_VARIABLE])
     if result.display.color == "auto":
         result = override(result, "display", color=_color(environment))
-    if result.chunking.overlap >= result.chunking.size:
-        raise ConfigError(
-            f"{file}: chunking.overlap ({result.chunking.overlap}) must be less than chunking.size "
-            f"({result.chunking.size}); make it smaller."
-        )
     return result
 
 
@@ -238,17 +234,19 @@ def check_settings(text: str, source: Path) -> None:
     _checked(tomllib.loads(text), source)
 
 
-def override(config: Config, section: str, **values: object) -> Config:
+def override(config: Config, section: str, origin: str = "the command line", /, **values: object) -> Config:
     """The same settings with some values of one section replaced, checked like those of the file.
 
-    A value of None leaves the setting as it is.
+    A value of None leaves the setting as it is. `origin` is what an error names as their source.
     """
     given = {key: value for key, value in values.items() if value is not None}
-    checked = _check_section(section, given, "the command line")
+    checked = _check_section(section, given, origin)
     current = getattr(config, section)
-    return dataclasses.replace(
+    changed = dataclasses.replace(
         config, **{section: dataclasses.replace(current, **{key: getattr(checked, key) for key in given})}
     )
+    _check_overlap(changed.chunking, origin)
+    return changed
 
 
 def user_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -407,6 +405,14 @@ def _checked_collections(table: object, file: Path) -> dict[str, Embedding]:
             raise ConfigError(f"{file}: collections has only sections [collections.NAME.embedding]; correct it there.")
         result[name] = _check_section("embedding", values["embedding"], f"{file}: collections.{name}")
     return result
+
+
+def _check_overlap(chunking: Chunking, origin: str) -> None:
+    if chunking.overlap >= chunking.size:
+        raise ConfigError(
+            f"{origin}: chunking.overlap ({chunking.overlap}) must be less than chunking.size ({chunking.size}); "
+            "make it smaller."
+        )
 
 
 def _check_section(name: str, values: Mapping[str, object], origin: str) -> Any:  # noqa: ANN401 - one of SECTIONS

@@ -12,7 +12,7 @@ from typing import Unpack
 from annai import collection as collections
 from annai.answers import Answer, Freshness, Query, QueryOptions, Where
 from annai.asking.filters import Filters
-from annai.asking.query import check_query, make_query
+from annai.asking.query import check_query, make_conditions, make_query
 from annai.asking.references import find_parts, locate
 from annai.config import Config
 from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
@@ -45,6 +45,8 @@ from annai.types import (
     ImportMode,
     ImportSummary,
     Listing,
+    MetadataField,
+    Queued,
     Request,
     RequestStatus,
     Selection,
@@ -56,6 +58,9 @@ SEARCH_WAIT_SECONDS = 2.0
 
 MOST_REQUESTS = 1000
 """Lines of the queue that one call returns."""
+
+MOST_QUEUED = 100
+"""Requests that are returned when files were queued."""
 
 STATUS_ERRORS = STATUS_FILES = 5
 
@@ -162,19 +167,22 @@ class Engine(Project):
         self,
         name: str = "",
         mode: ImportMode = "update",
+        chunk_size: int | None = None,
+        chunk_overlap: int | None = None,
         allow_deletions: bool = False,
         adopt: bool = False,
         *,
         progress: Progress | None = None,
     ) -> ImportSummary:
         """Index one collection: all of it, or what changed. Without a name, the project's only one."""
-        candidates = collections.searchable(self.store, self.config, (name,) if name else ())
-        if len(candidates) > 1:
-            names = ", ".join(each.name for each in candidates)
-            raise CollectionError(f"There are several collections ({names}); name one with `-n NAME`.")
-        (collection,) = candidates
+        known = collections.only_one(collections.searchable(self.store, self.config, (name,) if name else ()))
+        if not adopt:
+            collections.check_owner(self.store, self.config, known)
+        collection = collections.chunked(self.config, known, chunk_size, chunk_overlap)
         if adopt and mode == "new":
             mode = "update"
+        # Other sizes that are named are other settings on purpose.
+        adopt = adopt or collection != known
         if mode == "new" and self.store.statistics(collection.name).documents:
             raise CollectionError(
                 f"The collection {collection.name!r} already has data; "
@@ -182,6 +190,8 @@ class Engine(Project):
             )
         if mode == "replace":
             return self._updates.replace(collection, allow_deletions=allow_deletions, adopt=adopt, progress=progress)
+        if collection != known:
+            self.store.save_collection(collection)
         return self._updates.update(
             [(collection, None)], allow_deletions=allow_deletions, adopt=adopt, progress=progress
         )
@@ -206,7 +216,7 @@ class Engine(Project):
         ]
         return ImportSummary(*map(sum, zip(*map(dataclasses.astuple, summaries), strict=True)))
 
-    def request_index(self, path: str, force: bool = False) -> list[Request]:
+    def request_index(self, path: str, force: bool = False) -> Queued:
         """Queue what lies under a path, and return without waiting."""
         numbers = [
             number
@@ -214,7 +224,8 @@ class Engine(Project):
             for number in self._indexer.request(collection, only, force=force).ids
         ]
         self._wake_worker()
-        return self.store.requests.get(numbers)
+        numbers.sort()
+        return Queued(len(numbers), tuple(reversed(self.store.requests.get(numbers[:MOST_QUEUED]))))
 
     def refresh(
         self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
@@ -328,6 +339,7 @@ class Engine(Project):
                 for hit in answer.results
             ),
             unmatched=filters.unmatched(is_answered=bool(answer.results)),
+            unmet=filters.unmet(is_answered=bool(answer.results)),
             freshness=freshness,
             sources=sources,
         )
@@ -389,11 +401,17 @@ class Engine(Project):
                 raise NotFound(reason) from error
             raise
 
-    def browse(self, path: str = "") -> Listing:
+    def browse(self, path: str = "", where: Sequence[str] = (), since: str = "", until: str = "") -> Listing:
         """The documents under a folder, or those that a glob names."""
         from annai.asking.listing import list_documents  # a search does without it
 
-        return list_documents(self.store, self.config, path)
+        return list_documents(self.store, self.config, path, make_conditions(where, since, until))
+
+    def fields(self, name: str = "") -> list[MetadataField]:
+        """What documents say about themselves."""
+        from annai.asking.listing import list_fields  # a search does without it
+
+        return list_fields(self.store, self.config, name)
 
     def why_missing(self, reference: str) -> str:
         """Why a file that is there is not in the index."""

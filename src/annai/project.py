@@ -18,6 +18,8 @@ from annai.types import (
     ImportMode,
     ImportSummary,
     Listing,
+    MetadataField,
+    Queued,
     Request,
     RequestStatus,
     Selection,
@@ -114,8 +116,11 @@ class Project(ABC):
 
     @operation("browse_documents")
     @abstractmethod
-    def browse(self, path: str = "") -> Listing:
-        """The documents under a folder, or those that a glob names; without a path, everything that is searched."""
+    def browse(self, path: str = "", where: Sequence[str] = (), since: str = "", until: str = "") -> Listing:
+        """The documents under a folder, or those that a glob names; without a path, everything that is searched.
+
+        Only those that meet conditions, if any are given as a search takes them.
+        """
 
     @operation("explain_missing")
     @abstractmethod
@@ -138,6 +143,14 @@ class Project(ABC):
     @abstractmethod
     def folder(self, name: str, path: str = "") -> list[FolderEntry]:
         """What the index knows of a folder of a collection: its files and folders, the largest first."""
+
+    @operation("list_fields")
+    @abstractmethod
+    def fields(self, name: str = "") -> list[MetadataField]:
+        """What the documents of a collection, or all that are searched, say about themselves: what `where` takes.
+
+        The fields of most documents come first, each with its most frequent values.
+        """
 
     @operation("add_collection", "waiting")
     @abstractmethod
@@ -178,12 +191,17 @@ class Project(ABC):
         self,
         name: str = "",
         mode: ImportMode = "update",
+        chunk_size: int | None = None,
+        chunk_overlap: int | None = None,
         allow_deletions: bool = False,
         adopt: bool = False,
         *,
         progress: Progress | None = None,
     ) -> ImportSummary:
         """Index one collection: all of it, or what changed. Without a name, the project's only one.
+
+        The collection keeps a `chunk_size` and a `chunk_overlap` that differ from the settings'; a size of 0 makes it
+        follow the settings again.
 
         If many of its files are gone, their documents stay and `FilesGone` is raised, unless `allow_deletions`. In an
         index that machines share, `adopt` makes this machine the one that indexes it, with the settings that it has.
@@ -207,8 +225,8 @@ class Project(ABC):
 
     @operation("index_document", "waiting")
     @abstractmethod
-    def request_index(self, path: str, force: bool = False) -> list[Request]:
-        """Queue what lies under a path, and return without waiting."""
+    def request_index(self, path: str, force: bool = False) -> Queued:
+        """Queue what lies under a path, and return without waiting: how many files, and the first hundred of them."""
 
     @abstractmethod
     def refresh(

@@ -8,6 +8,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, Literal, TypeVar, cast
 
 from annai.answers import Content, Mode
+from annai.plugins import BUILT_IN
 from annai.values import Limits, choices
 
 T = TypeVar("T")
@@ -17,6 +18,7 @@ Pooling = Literal["auto", "mean", "cls", "last"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 ListFormat = Literal["table", "json"]
 ColorMode = Literal["auto", "always", "never"]
+RerankApi = Literal["auto", "cohere", "jina", "tei", "vllm"]
 CollectionTools = Literal["auto", "each", "one"]
 
 
@@ -26,10 +28,10 @@ def setting(
     *,
     minimum: float | None = None,
     maximum: float | None = None,
-    choices: tuple[str, ...] = (),
+    plugins: str = "",
 ) -> T:
     """A field of a settings section: its default, what it means and what it may be, beside what its type says."""
-    metadata = {"text": text, "limits": Limits(minimum, maximum, choices)}
+    metadata = {"text": text, "limits": Limits(minimum, maximum, BUILT_IN.get(plugins, ()), plugins)}
     made: object = field(default=default, metadata=metadata)
     # As dataclasses.field does, it stands for a value of the field's own type.
     return cast(T, made)
@@ -59,7 +61,7 @@ class StoreSettings:
         "sqlite: one file, nothing to install; lancedb: vectors in LanceDB (annai[lancedb]); chroma: vectors in Chroma "
         "(annai[chroma]); postgres: one index for many machines (annai[postgres]); qdrant: vectors and words in a "
         "Qdrant cluster (annai[qdrant]); memory: nothing is saved.",
-        choices=("sqlite", "lancedb", "chroma", "postgres", "qdrant", "memory"),
+        plugins="annai.stores",
     )
     url: str = setting(
         "",
@@ -133,10 +135,12 @@ class Chunking:
     strategy: str = setting(
         "sections",
         "sections: the tree of headings; tokens: windows of equal size; headings: a flat list, split at headings.",
-        choices=("sections", "tokens", "headings"),
+        plugins="annai.splitters",
     )
-    size: int = setting(1024, "Tokens per window, or per piece of a long section.", minimum=512, maximum=4096)
-    overlap: int = setting(64, "Tokens shared by neighbouring windows or pieces.", minimum=0, maximum=2048)
+    size: int = setting(1024, "Tokens per window, or per piece of a long section or chunk.", minimum=512, maximum=4096)
+    overlap: int = setting(
+        64, "Tokens shared by neighbouring windows or pieces; by pieces at most half of one.", minimum=0, maximum=2048
+    )
     max_tokens: int = setting(
         512, "Also split sections over this many tokens into pieces, none longer than this.", minimum=64
     )
@@ -159,7 +163,7 @@ class Embedding:
         "(annai[local]); onnx: a folder with an ONNX model (annai[onnx]); gemini: Google's API (annai[gemini]); "
         "openai: any OpenAI-compatible API (OpenAI, Ollama, LM Studio, vLLM, TEI, llama.cpp); "
         "use: Google's multilingual sentence encoder (annai[use]); hashing: words only, no model.",
-        choices=("static", "sentence-transformers", "onnx", "gemini", "openai", "use", "hashing"),
+        plugins="annai.embedders",
     )
     model: str = setting("", "Model name, or its folder relative to this file; empty: the provider's default.")
     dimensions: int = setting(0, "Dimensions of a vector; 0: the model's default.", minimum=0, maximum=8192)
@@ -237,8 +241,8 @@ class Search:
     rerank: str = setting(
         "off",
         "Reorder the best results with the model in [rerank]; cross-encoder: a local one (annai[local]); "
-        "http: a service with Cohere's, Jina's or TEI's /rerank.",
-        choices=("off", "cross-encoder", "http"),
+        "http: a service with the /rerank of Cohere, Jina, TEI or vLLM.",
+        plugins="annai.rerankers",
     )
 
 
@@ -251,8 +255,16 @@ class Rerank:
     budget_seconds: float = setting(
         2.0, "Give up after this long (loading excluded) and keep the original order; the answer says so.", minimum=0.01
     )
+    api: RerankApi = setting(
+        "auto",
+        "http: the service's format; auto: by its address, or by what it answers; Cohere and Jina need no base_url.",
+    )
     base_url: str = setting("", "URL of the service, such as http://localhost:8080 or https://api.jina.ai/v1.")
-    api_key_env: str = setting("", "Environment variable with the API key; empty: no key is sent.")
+    api_key_env: str = setting(
+        "",
+        "Environment variable with the API key; empty: CO_API_KEY or COHERE_API_KEY for Cohere, JINA_API_KEY for Jina, "
+        "no key for others.",
+    )
     device: str = setting("auto", "auto, cpu, cuda or mps.")
     trust_remote_code: bool = setting(False, "Run the Python code that comes with the model.")
 

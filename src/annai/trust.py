@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from annai.errors import ConfigError
+from annai.plugins import BUILT_IN
 
 Table = Mapping[str, Any]
 """A settings file as TOML has it, already checked."""
@@ -171,6 +172,10 @@ def _settings_demands(table: Table, folder: Path) -> Iterator[Demand]:
     url = table.get("store", {}).get("url", "")
     if url and not (_PLAIN_PATH.fullmatch(url) and is_inside(folder, url)):
         yield Demand("store.url", url, "keeps the index, with your documents in it, at this address")
+    for section, key, group in (("store", "engine", "annai.stores"), ("chunking", "strategy", "annai.splitters")):
+        name = table.get(section, {}).get(key, "")
+        if name and name not in BUILT_IN[group]:
+            yield Demand(f"{section}.{key}", name, "hands your documents to a package that is not annai's own")
     yield from _embedding_demands("embedding", table.get("embedding", {}))
     for name, values in table.get("collections", {}).items():
         yield from _embedding_demands(f"collections.{name}.embedding", values["embedding"])

@@ -31,6 +31,10 @@ class Collection:
     """The identity of the embedder that made its vectors; empty while it has none."""
     settings: str = ""
     """A fingerprint of the settings its sections were made with; when it changes, every file is indexed anew."""
+    chunk_size: int | None = None
+    """Tokens per window or piece, as an import was told; None: as the settings say."""
+    chunk_overlap: int | None = None
+    """Tokens shared by neighbours, in the same way."""
     owner: str = ""
     """In an index that machines share, the machine that indexes it; the others only serve it. Empty: nobody yet."""
     origin: str = ""
@@ -107,6 +111,16 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Queued:
+    """What was queued."""
+
+    count: int
+    """How many files."""
+    requests: tuple[Request, ...]
+    """The requests of the first of them, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
 class Heading:
     """A heading line of a document."""
 
@@ -176,7 +190,8 @@ class Section:
     piece: int = 0
     """1, 2, 3 … for the pieces of a leaf; 0 for a section proper."""
     last_depth: int = -1
-    """The deepest heading level this span stands for: 1 for a document that is one H1 chapter; else its depth."""
+    """The deepest heading level this span stands for: of a chapter that is the whole document, of short sections that
+    stayed inside this one; else its depth."""
     is_passage: bool = True
 
 
@@ -289,6 +304,9 @@ class ListedDocument:
     title: str
     sections: int
     tokens: int
+    created: str = ""
+    """When it was written, if it says so; and when it was last changed, as a `Hit` has them."""
+    updated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +320,19 @@ class ListedEntry:
     """Empty for a folder."""
     sections: int = 0
     tokens: int = 0
+    created: str = ""
+    updated: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataField:
+    """Something that documents say about themselves, by which they can be found: `status`, `tags`."""
+
+    name: str
+    documents: int
+    """How many have it."""
+    values: Mapping[str, int] = field(default_factory=dict)
+    """Its most frequent values, and how many documents have each."""
 
 
 @dataclass(frozen=True, slots=True)

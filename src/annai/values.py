@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from annai import plugins
 from annai.errors import AnnaiError, QueryError
 
 T = TypeVar("T")
@@ -36,6 +37,8 @@ class Limits:
     """The least and the most that a number may be, or a string have in characters."""
     choices: tuple[str, ...] = ()
     """What a string must be one of; a `Literal` needs none."""
+    plugins: str = ""
+    """A group of entry points whose names are allowed beside the choices."""
 
 
 NO_LIMITS = Limits()
@@ -141,6 +144,23 @@ class _Decoder:
             raise self._error(f"{name} must be one of {', '.join(map(str, allowed))}, not {shorten(value)}.")
         return value
 
+    def _named(self, limits: Limits, value: str, name: str) -> None:
+        """A choice that plugins may add to."""
+        if value in limits.choices or not limits.plugins:
+            self._choice(limits.choices, value, name)
+            return
+        others = plugins.installed(limits.plugins)
+        if value not in others:
+            import difflib  # only where something is wrong
+
+            known = [*limits.choices, *others]
+            close = difflib.get_close_matches(value, known, n=1)
+            installed = f"installed plugins: {', '.join(others)}" if others else "no plugin is installed"
+            raise self._error(
+                f"{name} must be one of {', '.join(limits.choices)} ({installed}), not {shorten(value)}; "
+                + (f"did you mean {close[0]!r}?" if close else "choose one, or install the package that brings it.")
+            )
+
     def _list(self, kind: TypeHint, value: object, name: str, limits: Limits) -> object:
         origin: TypeHint = get_origin(kind)
         arguments = get_args(kind)
@@ -167,7 +187,7 @@ class _Decoder:
         if not isinstance(value, _ACCEPTED.get(kind, (kind,))) or (isinstance(value, bool) and kind is not bool):
             raise self._wrong(kind, value, name)
         if isinstance(value, str) and limits.choices:
-            self._choice(limits.choices, value, name)
+            self._named(limits, value, name)
         if isinstance(value, str):
             self._check(limits, len(value), f"{len(value):,}", name, " characters")
         elif isinstance(value, int | float) and kind is not bool:

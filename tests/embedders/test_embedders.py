@@ -19,10 +19,12 @@ from annai.embedders.base import Embedder, Kind, Vectors, load_embedder
 from annai.embedders.cache import VectorCache
 from annai.engine import Engine
 from annai.errors import ConfigError, EmbedderError, EmbedderMismatch
-from annai.models.catalog import MODELS, known_model
+from annai.models.catalog import MODELS, RERANKERS
+from annai.models.names import known_model, served_model
 from annai.models.unloading import LOW_MEMORY_IDLE_SECONDS, AutoUnloaded
-from annai.models.vectors import folder_name
+from annai.models.vectors import configured_dimension, folder_name
 from annai.settings import Embedding, Model, Pooling
+from annai.testing.embedders import *  # noqa: F403 - the contract
 from tests import service as services
 from tests import tiny
 from tests.conftest import trust
@@ -47,32 +49,10 @@ def embedder(
     with services.running() as service:
         base = {"openai": f"{service.url}/v1", "gemini": service.url}.get(name, "")
         folder = str(folders.get(name, ""))
-        dimensions = 32 if base else 0
+        dimensions = 128 if base else 0
         yield load_embedder(
             Embedding(provider=name.partition(" ")[0], model=folder, base_url=base, dimensions=dimensions, batch_size=4)
         )
-
-
-def test_the_contract_holds_for(embedder: Embedder) -> None:
-    texts = [
-        "w1 w2 w3 ログイン",
-        "w4 w5 price",
-        "w1 " * 3_000,
-        "",
-        "  ",
-        "\ud800 w6",
-        *(f"w{n} text" for n in range(10)),
-    ]
-    rows = embedder.embed_documents(texts)
-    assert rows.shape == (len(texts), embedder.dimension)
-    assert rows.dtype == np.float32
-    expected = [0 if not text.strip() else 1 for text in texts]
-    assert np.linalg.norm(rows, axis=1) == pytest.approx(expected, abs=0.001)
-    alone = np.stack([embedder.embed_documents([text])[0] for text in texts])
-    assert alone == pytest.approx(rows, abs=0.02 if "int8" in embedder.identity else 0.001)
-    query = embedder.embed_query("w1 w2 w3 ログイン")
-    assert int((rows @ query).argmax()) == 0
-    assert embedder.embed_documents([]).shape == (0, embedder.dimension)
 
 
 # What all share
@@ -150,9 +130,44 @@ def test_a_known_model_is_named_with_all_that_its_vectors_depend_on() -> None:
 def test_vectors_are_truncated_only_if_the_model_allows_it() -> None:
     qwen = Embedding(provider="sentence-transformers", model="Qwen/Qwen3-Embedding-0.6B", dimensions=100)
     assert load_embedder(qwen).dimension == 100
-    for model, dimensions in (("intfloat/multilingual-e5-small", 100), ("google/embeddinggemma-300m", 300)):
+    for model, dimensions in (
+        ("intfloat/multilingual-e5-small", 100),
+        ("google/embeddinggemma-300m", 300),
+        ("Qwen/Qwen3-Embedding-0.6B", 31),
+        ("Qwen/Qwen3-Embedding-0.6B", 1025),
+    ):
         with pytest.raises(EmbedderError, match=r"embedding\.dimensions"):
             load_embedder(Embedding(provider="sentence-transformers", model=model, dimensions=dimensions))
+
+
+def test_the_names_that_services_have_for_models_find_their_rows() -> None:
+    for name, model in (
+        ("embeddinggemma:300m-qat-q8_0", "google/embeddinggemma-300m"),
+        ("text-embedding-embeddinggemma-300m-qat", "google/embeddinggemma-300m"),
+        ("qwen3-embedding:4b-q8_0", "Qwen/Qwen3-Embedding-4B"),
+        ("dengcao/Qwen3-Embedding-8B:Q4_K_M", "Qwen/Qwen3-Embedding-8B"),
+        ("bge-m3:567m", "BAAI/bge-m3"),
+        ("mxbai-embed-large:335m", "mixedbread-ai/mxbai-embed-large-v1"),
+        ("nomic-embed-text:137m-v1.5-fp16", "nomic-ai/nomic-embed-text-v1.5"),
+        ("snowflake-arctic-embed2:568m", "Snowflake/snowflake-arctic-embed-l-v2.0"),
+        ("text-embedding-multilingual-e5-large-instruct", "intfloat/multilingual-e5-large-instruct"),
+        ("ruri-v3-30m.Q8_0.gguf", "cl-nagoya/ruri-v3-30m"),
+    ):
+        found = served_model(name)
+        assert found, name
+        assert found.name == model
+    open_size = served_model("qwen3-embedding")
+    assert open_size
+    assert (open_size.dimension, open_size.allows(32), open_size.allows(31)) == (0, True, False)
+    for name in ("text-embedding-3-medium", "text-embedding-ada-002", "ruri-v3", "llama3"):
+        assert served_model(name) is None
+    # A hub has other models under these names.
+    assert known_model("dengcao/bge-m3") is None
+
+
+def test_every_row_says_where_it_was_found() -> None:
+    assert all(model.source for model in MODELS)
+    assert all(reranker.source for reranker in RERANKERS)
 
 
 def test_every_known_model_has_an_embedder_that_is_made_without_loading_it() -> None:
@@ -215,7 +230,7 @@ def test_onnx_says_which_extra_and_which_device_is_missing(
     with pytest.raises(EmbedderError, match="mps"):
         load_embedder(Embedding(provider="onnx", model=str(folders["onnx"]), device="mps")).embed_query("x")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(EmbedderError, match=r"pip install 'annai\[onnx\]'"):
+    with pytest.raises(EmbedderError, match=r"pip install .*\[onnx\]"):
         load_embedder(Embedding(provider="onnx", model=str(folders["onnx"]))).embed_query("x")
 
 
@@ -460,3 +475,10 @@ def test_a_models_folder_is_found_beside_the_settings(docs: Path) -> None:
     (docs / "annai.toml").write_text('[embedding]\nprovider = "onnx"\nmodel = "models/mine"\n')
     trust(docs)
     assert load_config(docs_dir=docs).embedding.model == str(docs.resolve() / "models" / "mine")
+
+
+@pytest.mark.parametrize("model", ["cl-nagoya/ruri-v3-310m", "ruri-v3-310m", "/models/ruri-v3-310m", "BAAI/bge-m3"])
+def test_vectors_are_cut_only_where_the_models_card_says_so(model: str) -> None:
+    with pytest.raises(EmbedderError, match=r"embedding.dimensions is 256; .*Qwen3-Embedding-0.6B, .*embeddinggemma"):
+        configured_dimension(Embedding(model=model, dimensions=256), known_model(model))
+    assert configured_dimension(Embedding(model="text-embedding-3-small", dimensions=256), None) == 256

@@ -214,7 +214,7 @@ def test_a_folder_without_weights_is_an_error(tmp_path: Path) -> None:
 
 def test_a_missing_extra_is_one_sentence_with_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(EmbedderError, match=r"pip install 'annai\[local\]'"):
+    with pytest.raises(EmbedderError, match=r"pip install .*\[local\]"):
         local(folder).embed_query("w1")
 
 

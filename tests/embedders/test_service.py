@@ -27,6 +27,7 @@ from tests.service import Service
 KEY = "sk-very-secret-0123456789"
 QUICK = Retry(base_delay=0.0)
 PROVIDERS = ("openai", "gemini")
+QWEN = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 
 Make = Callable[..., Embedder]
 Setting = Any
@@ -46,7 +47,7 @@ def make(service: Service, monkeypatch: pytest.MonkeyPatch) -> Make:
 
     def make(provider: str, retry: Retry = QUICK, **settings: Setting) -> Embedder:
         base = service.url + ("/v1" if provider == "openai" else "")
-        given: dict[str, Setting] = {"base_url": base, "api_key_env": "A_KEY", "dimensions": 32} | settings
+        given: dict[str, Setting] = {"base_url": base, "api_key_env": "A_KEY", "dimensions": 128} | settings
         return load_embedder(Embedding(provider=provider, **given), retry=retry)
 
     return make
@@ -65,7 +66,7 @@ def test_vectors_come_in_the_order_of_their_texts(make: Make, provider: str) -> 
     embedder = make(provider, batch_size=3)
     texts = [f"text number{number} about item{number}" for number in range(10)]
     rows = embedder.embed_documents(texts)
-    assert rows.shape == (10, 32)
+    assert rows.shape == (10, 128)
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=0.001)
     for text, row in zip(texts, rows, strict=True):
         assert embedder.embed_documents([text])[0] == pytest.approx(row, abs=1e-5)
@@ -81,7 +82,7 @@ def test_a_request_to_openai_is_as_its_reference_says(make: Make, service: Servi
         "model": "text-embedding-3-small",
         "input": ["Q: hello"],
         "encoding_format": "float",
-        "dimensions": 32,
+        "dimensions": 128,
     }
 
 
@@ -97,6 +98,40 @@ def test_gemini_gets_the_task_type_of_texts(make: Make, service: Service) -> Non
     assert document.body["requests"][0]["taskType"] == "RETRIEVAL_DOCUMENT"
     assert embedder.dimension == 768
     assert "RETRIEVAL_DOCUMENT" in embedder.identity
+
+
+def test_gemini_2_is_told_by_prefixes_what_texts_are_for(make: Make, service: Service) -> None:
+    embedder = make("gemini", model="gemini-embedding-2")
+    embedder.embed_query("hello")
+    embedder.embed_documents(["world"])
+    assert service.texts() == ["task: search result | query: hello", "title: none | text: world"]
+    assert all("taskType" not in each for request in service.requests for each in request.body["requests"])
+    assert "RETRIEVAL" not in embedder.identity
+    with pytest.raises(EmbedderError, match="vectors of 128 to 3072 numbers"):
+        make("gemini", dimensions=64)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("nomic-embed-text", ["search_query: a", "search_document: b"]),
+        ("text-embedding-nomic-embed-text-v1.5@q4_k_m", ["search_query: a", "search_document: b"]),
+        ("embeddinggemma:latest", ["task: search result | query: a", "title: none | text: b"]),
+        ("hf.co/Qwen/Qwen3-Embedding-0.6B-GGUF:Q8_0", [f"{QWEN}a", "b"]),
+        ("qwen3-embedding:0.6b", [f"{QWEN}a", "b"]),
+        ("bge-m3:latest", ["a", "b"]),
+        ("plamo-embedding-1b", ["次の文章に対して、関連する文章を検索してください: a", "b"]),
+    ],
+)
+def test_a_service_gets_the_prefixes_of_the_model_that_its_name_means(
+    make: Make, service: Service, name: str, sent: list[str]
+) -> None:
+    # The service has no such model; what counts is what it is sent.
+    embedder = make("openai", model=name, dimensions=0)
+    embedder.dimension = 0
+    embedder.embed_query("a")
+    embedder.embed_documents(["b"])
+    assert service.texts() == sent
 
 
 def test_gemini_is_sent_at_most_a_hundred_texts_filled_across_files(
@@ -204,7 +239,7 @@ def _shorten_one(answer: Json) -> Json:
     ("planned", "message"),
     [
         ({"change": _drop}, "1 vectors for 2 texts"),
-        ({"change": _shorten}, r"\(2, 31\)"),
+        ({"change": _shorten}, r"\(2, 127\)"),
         ({"change": _shorten_one}, "different lengths"),
         ({"cut": 20}, "incomplete or invalid answer"),
         ({"body": "<html>hello</html>"}, "incomplete or invalid answer"),
@@ -222,7 +257,7 @@ def test_a_wrong_answer_is_an_error_and_never_a_vector(
 
 def test_an_incomplete_answer_is_retried(make: Make, service: Service) -> None:
     service.planned.append({"cut": 20})
-    assert make("openai").embed_documents(["one"]).shape == (1, 32)
+    assert make("openai").embed_documents(["one"]).shape == (1, 128)
     assert len(service.requests) == 2
 
 
@@ -242,7 +277,7 @@ def test_all_of_a_long_text_is_sent_in_windows(make: Make, service: Service) -> 
     sent = service.texts()
     assert sorted(" ".join(sent).split()) == sorted(text.split())
     assert max(len(each.encode()) for each in sent) <= 512 * BYTES_PER_TOKEN
-    expected = sum(np.array(services.vectors([each], 32)[0]) * embedder.length(each) for each in sent)
+    expected = sum(np.array(services.vectors([each], 128)[0]) * embedder.length(each) for each in sent)
     assert row == pytest.approx(expected / np.linalg.norm(expected), abs=0.001)
 
 
@@ -323,7 +358,7 @@ def test_a_service_that_repeats_the_key_does_not_make_us_repeat_it(
 def test_the_key_is_in_no_output_and_in_no_file(docs: Path, service: Service, provider: str) -> None:
     base = service.url + ("/v1" if provider == "openai" else "")
     (docs / "annai.toml").write_text(
-        f'[embedding]\nprovider = "{provider}"\nbase_url = "{base}"\napi_key_env = "A_KEY"\ndimensions = 32\n'
+        f'[embedding]\nprovider = "{provider}"\nbase_url = "{base}"\napi_key_env = "A_KEY"\ndimensions = 128\n'
     )
     trust(docs)
     (docs / "a.md").write_text("# A\n\napple")
@@ -350,5 +385,5 @@ def test_the_key_is_in_no_output_and_in_no_file(docs: Path, service: Service, pr
 
 def test_a_missing_extra_is_one_sentence_with_the_command(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.genai", None)
-    with pytest.raises(EmbedderError, match=r"pip install 'annai\[gemini\]'"):
+    with pytest.raises(EmbedderError, match=r"pip install .*\[gemini\]"):
         make("gemini").embed_query("x")

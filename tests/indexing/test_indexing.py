@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,11 @@ from annai.answers import Query
 from annai.config import override
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.engine import Engine
-from annai.errors import CollectionError, EmbedderMismatch
+from annai.errors import CollectionError, ConfigError, EmbedderMismatch, ServerError
 from annai.indexing import indexer, preparation
 from annai.project import Done
-from annai.types import ImportSummary
+from annai.splitters.base import STRATEGIES
+from annai.types import ImportSummary, Section
 from tests.conftest import quick_config
 
 Write = Callable[[str, str], Path]
@@ -101,7 +103,10 @@ def test_new_is_refused_where_there_is_data(engine: Engine, write: Write) -> Non
         engine.import_collection(mode="new")
 
 
-def test_a_search_during_a_replace_sees_the_old_data(engine: Engine, write: Write, docs: Path) -> None:
+def test_a_search_during_a_replace_sees_the_old_data(
+    engine: Engine, write: Write, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("annai.engine.SEARCH_WAIT_SECONDS", 0.1)
     for number in range(300):
         write(f"{number}.md", f"# {number}\napple")
     engine.import_collection()
@@ -136,6 +141,57 @@ def test_other_chunking_settings_renew_every_document(docs: Path, write: Write) 
         assert engine.import_collection() == ImportSummary(updated=1)
         assert engine.status().collections[0].statistics.sections == 1
         assert engine.import_collection() == ImportSummary(unchanged=1)
+
+
+LONG = "# 長い章\n\n" + "".join(
+    f"これは{number}番目の文で、りんごとみかんについて書いてある。\n" for number in range(300)
+)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_imports_chunk_size_and_overlap_are_kept_with_every_strategy(
+    docs: Path, write: Write, strategy: str
+) -> None:
+    write("長い.md", LONG)
+    config = override(quick_config(docs), "chunking", strategy=strategy, max_chars=100_000)
+
+    def pieces() -> list[Section]:
+        return [each.section for each in engine.store.sections("root", "長い.md") if each.section.piece]
+
+    with Engine(config) as engine:
+        engine.import_collection(mode="new", chunk_size=2000, chunk_overlap=0)
+        large = pieces()
+        assert max(piece.token_count for piece in large) in range(1900, 2001)
+        assert all(before.end == after.start for before, after in pairwise(large))
+        assert engine.import_collection(mode="replace", chunk_size=700, chunk_overlap=200).added == 1
+    with Engine(config) as engine:
+        # A search compares with the disk and the settings, and finds nothing to do.
+        assert engine.search("りんご").freshness.waiting == 0
+        small = pieces()
+        assert max(piece.token_count for piece in small) in range(600, 701)
+        assert all(before.end - after.start > 0 for before, after in pairwise(small))
+        assert engine.import_collection() == ImportSummary(unchanged=1)
+        with pytest.raises(ConfigError, match=r"the command line: chunking.overlap \(700\) must be less than"):
+            engine.import_collection(chunk_overlap=700)
+        assert engine.import_collection(chunk_size=0) == ImportSummary(updated=1)
+        assert (engine.list_collections(), engine.store.collections()[0].chunk_overlap) == ([], None)
+    with Engine(override(config, "chunking", overlap=900)) as engine:
+        engine.store.save_collection(replace(engine.store.collections()[0], chunk_size=600))
+        with pytest.raises(ConfigError, match="--chunk-size 0"):
+            engine.import_collection()
+
+
+def test_a_replace_that_fails_keeps_the_old_chunk_size(engine: Engine, write: Write) -> None:
+    write("a.md", "# A\n\napple")
+    engine.import_collection(chunk_size=600)
+
+    def fail(_: Done) -> None:
+        raise ServerError("stop")
+
+    with pytest.raises(ServerError):
+        engine.import_collection(mode="replace", chunk_size=700, progress=fail)
+    assert engine.store.collections()[0].chunk_size == 600
+    assert engine.import_collection() == ImportSummary(unchanged=1)
 
 
 KILLED_WITH_NEW_SETTINGS = """
@@ -363,3 +419,33 @@ def test_collections_are_indexed_and_searched_apart(tmp_path: Path) -> None:
         engine.delete_collection("one")
         engine.delete_collection("two")
         assert engine.list_collections() == []
+
+
+def test_queueing_many_files_returns_how_many_and_some_of_them(engine: Engine, write: Write) -> None:
+    for number in range(150):
+        write(f"{number:03}.md", "apple")
+    queued = engine.request_index("000.md")
+    assert (queued.count, [each.path for each in queued.requests]) == (1, ["000.md"])
+    queued = engine.request_index("root:.", force=True)
+    assert (queued.count, len(queued.requests)) == (150, 100)
+
+
+def test_the_time_of_a_first_index_is_that_of_all_processes(
+    docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "MAX_UNCONFIRMED_FILES", 10)
+    for number in range(20):
+        write(f"{number}.md", "apple " * 50)
+    told: list[float] = []
+
+    def refuse(_: int, seconds: float) -> bool:
+        told.append(seconds)
+        return False
+
+    for processes in (1, 4):
+        # One second passes between two looks at the clock.
+        monkeypatch.setattr(indexer, "perf_counter", count().__next__)
+        config = override(quick_config(docs), "worker", processes=processes)
+        with Engine(config) as engine, pytest.raises(CollectionError, match="was not indexed"):
+            engine.refresh(confirm=refuse)
+    assert told[0] == pytest.approx(4 * told[1])

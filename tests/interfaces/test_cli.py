@@ -1,9 +1,9 @@
 """What does a user see? The program as a process, with real files, wrong input and no terminal."""
 
+import hashlib
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +31,8 @@ RESULT_FIELDS = [
     "token_count",
     "score",
     "content",
+    "created",
+    "updated",
     "preview",
     "preview_line",
     "index_status",
@@ -340,9 +342,53 @@ def test_config_is_accepted_before_and_after_the_command_and_from_the_environmen
     assert "docs/a.md:3" in annai("search", "apple", environment={"ANNAI_CONFIG": str(config)}).stdout
 
 
-@pytest.mark.parametrize("program", ["mdvec", "search-docs"])
-def test_the_ancestors_names_are_the_same_program(program: str) -> None:
-    done = subprocess.run(
-        [Path(sys.executable).parent / program, "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("annai")
+def test_verbose_tells_of_every_file_and_the_run_ends_with_a_summary(annai_here: Annai, write: Write) -> None:
+    write("りんご.md", "# りんご\n\nAn apple.")
+    file = write("b.md", "# B\n\nA banana.")
+    first = annai_here("import", "--verbose").stderr
+    assert "[index] root: 2 files (new=2, updated=0, touched=0, deleted=0, unchanged=0)" in first
+    assert f"processing: b.md (new)\nDEBUG [index]   hash: {hashlib.sha256(file.read_bytes()).hexdigest()}" in first
+    assert "[index]   split: 1 sections, 1 passages, chars=[14]" in first
+    assert "[index] batch: 2 files, 2 passages" in first
+    assert "[TIMER] write: " in first
+    assert "INFO [index] summary: added=2, updated=0, deleted=0, unchanged=0, skipped=0, failed=0, passages=2" in first
+    file.unlink()
+    write("りんご.md", "# りんご\n\nAnother apple.")
+    again = annai_here("search", "apple", "--verbose").stderr
+    assert "(new=0, updated=1, touched=0, deleted=1, unchanged=0)" in again
+    assert "processing: b.md (deleted)" in again
+    assert "INFO [index] summary: added=0, updated=1, deleted=1," in again
+    assert "summary" not in annai_here("search", "apple", "--verbose").stderr
+
+
+def test_the_status_of_one_collection_has_all_of_it(annai_here: Annai, write: Write) -> None:
+    write("文書/りんご.md", "# りんご\n\nAn apple.")
+    write("文書/b.md", "# B\n\nA banana.")
+    write("文書/bad.md", "\0" * 100)
+    annai_here("collection", "add", "-n", "fruit", "-s", "文書", "-d", "Fruit, 果物")
+    annai_here("import", "-n", "fruit", "--chunk-size", "600")
+    shown = annai_here("status", "-n", "fruit").stdout
+    for line in (
+        "Description Fruit, 果物",
+        f"Source      {annai_here.folder / '文書'}",
+        "Documents   2, 1 skipped",
+        "Vectors     2 (hashing",
+        "Chunk size  600 tokens",
+        "\nb.md\nりんご.md\n",
+    ):
+        assert line in shown
+    (found,) = json.loads(annai_here("status", "-n", "fruit", "--format", "json").stdout)["collections"]
+    assert found["document_paths"] == ["b.md", "りんご.md"]
+    assert (found["documents"], found["vectors"], found["description"]) == (2, 2, "Fruit, 果物")
+    assert "document_paths" not in annai_here("status", "--format", "json").stdout
+
+
+def test_results_are_sorted_by_depth_both_ways(annai_here: Annai, write: Write) -> None:
+    write("flat.md", "An apple.")
+    write("deep.md", f"# A\n\n{'Some words. ' * 60}\n\n## B\n\n{'An apple tree grows. ' * 40}")
+    depths = {
+        sort: [each["depth"] for each in results(annai_here, "apple", "--sort", sort)] for sort in ("depth", "-depth")
+    }
+    assert depths == {"depth": [0, 2], "-depth": [2, 0]}
+    write("short.md", "# Pears\n\nA pear.\n\n## Quinces\n\nA quince.")
+    assert [each["path"] for each in results(annai_here, "quince", "--depth", "2")][:1] == ["short.md"]

@@ -176,6 +176,7 @@ def test_all_is_well_with_a_sound_project(sound: Annai) -> None:
             "Python",
             "annai",
             "Extras",
+            "Plugins",
             "Settings",
             "Folder",
             "Disk",

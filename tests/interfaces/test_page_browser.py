@@ -217,6 +217,12 @@ def test_filters_restrict_the_search_and_stay_in_the_address(open_page: Open) ->
     page.reload()
     expect(page.locator("[name=path]")).to_have_value("handbook.md")
     expect(page.locator("[name=mode]")).to_have_value("keyword")
+    page.fill("[name=path]", "")
+    page.select_option("[name=since]", "1w")
+    page.fill("[name=where]", "updated>=2020, status")
+    expect(page.locator(".result")).not_to_have_count(0)
+    page.fill("[name=where]", "status=draft")
+    expect(page.locator("#summary")).to_contain_text("No document has status=draft.")
 
 
 def test_the_index_is_watched_and_changed(open_page: Open, write: Write, tmp_path: Path) -> None:

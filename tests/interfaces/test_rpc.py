@@ -100,7 +100,7 @@ def test_collections_are_managed(service: Service, docs: Path, write: Write) -> 
 
 def test_documents_are_queued_and_rebuilt(service: Service, write: Write) -> None:
     write("a.md", "# A\n\napple")
-    (queued,) = result(service, "index_document", path="a.md")
+    (queued,) = result(service, "index_document", path="a.md")["requests"]
     assert (queued["path"], queued["status"]) == ("a.md", "pending")
     assert [each["path"] for each in result(service, "get_requests", status="pending")] == ["a.md"]
     assert result(service, "rebuild_index")["added"] == 1

@@ -14,8 +14,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annai import __version__
 from annai.config import Config, load_config
 from annai.errors import ConfigError
+from annai.interfaces.setup.aliases import ALIASES
 from annai.interfaces.setup.edits import Form, parse, remove_entry, set_entry
 from annai.interfaces.setup.entries import (
     apply_edit,
@@ -579,3 +581,27 @@ def test_what_is_no_object_is_refused() -> None:
     for text in ("[1]", '{"servers": []}', '{"servers": {"annai": 1}}'):
         with pytest.raises(ConfigError, match="not an object"):
             set_entry("json", text, ("servers",), "annai", ENTRY)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="makes a program of its own")
+def test_annai_answers_to_its_predecessors_names_when_asked(tmp_path: Path) -> None:
+    program = tmp_path / "annai"
+    program.write_text(
+        f"#!/bin/sh\nexec '{sys.executable}' -c 'import sys; sys.argv[0] = \"{program}\"; "
+        'from annai.__main__ import main; main()\' "$@"\n'
+    )
+    program.chmod(0o755)
+
+    def run(*command: str) -> str:
+        done = subprocess.run([tmp_path / command[0], *command[1:]], capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    assert run("annai", "setup", "aliases").splitlines() == [f"Wrote {tmp_path / name}." for name in ALIASES]
+    assert [run(name, "--version") for name in ALIASES] == [f"annai, version {__version__}\n"] * 2
+    assert "already answers" in run("annai", "setup", "aliases")
+    assert len(run("annai", "setup", "aliases", "--remove").splitlines()) == 2
+    assert not (tmp_path / "mdvec").exists()
+    (tmp_path / "mdvec").write_text("somebody else's")
+    assert "is another program" in run("annai", "setup", "aliases")
+    assert "does not answer" in run("annai", "setup", "aliases", "--remove")
+    assert (tmp_path / "mdvec").read_text() == "somebody else's"

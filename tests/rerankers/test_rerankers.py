@@ -1,6 +1,7 @@
 """Are results reranked if the settings say so, and does a note say when they were not?"""
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from annai.config import Config, override
 from annai.engine import Engine
 from annai.errors import RerankerError
 from annai.rerankers.base import Reranker, load_reranker
+from annai.rerankers.http import HttpReranker
 from tests import service as services
 from tests import tiny
 from tests.conftest import Annai, quick_config, trust
@@ -67,11 +69,73 @@ def test_a_service_reorders_the_best_results(docs: Path, service: Service, monke
     assert all(text.startswith("Page") for text in request.body["documents"])
 
 
-@pytest.mark.usefixtures("documents")
-def test_a_service_may_name_the_field_texts(docs: Path, service: Service) -> None:
-    service.planned.append({"status": 422, "body": '{"error": "missing field `texts`", "error_type": "Validation"}'})
-    assert ask(http_config(docs, service), Query("apple orchard", mode="vector")).results[0].path == "7.md"
-    assert [*service.requests[1].body] == ["query", "texts"]
+TEXTS = [f"apple {number}" for number in range(40)] + ["apple orchard harvest", "apple orchard " + "and more " * 300]
+
+
+@pytest.mark.parametrize(
+    ("path", "api", "fields", "requests"),
+    [
+        ("/cohere/v2", "cohere", ["query", "documents", "model"], 1),
+        ("/jina/v1", "jina", ["query", "documents", "return_documents", "model"], 1),
+        ("/tei", "tei", ["query", "texts", "truncate"], 2),
+        ("/vllm/v1", "vllm", ["query", "documents", "truncate_prompt_tokens", "model"], 1),
+        # Found out by what it answers to the common format, and remembered.
+        ("/tei", "auto", ["query", "texts", "truncate"], 3),
+        ("/vllm", "auto", ["query", "documents", "truncate_prompt_tokens", "model"], 2),
+        ("/cohere/v2/rerank", "auto", ["query", "documents", "model"], 1),
+    ],
+)
+def test_each_service_is_asked_by_its_own_schema(
+    docs: Path, service: Service, path: str, api: str, fields: list[str], requests: int
+) -> None:
+    reranker = load_reranker(http_config(docs, service, base_url=f"{service.url}{path}", api=api))
+    assert reranker
+    scores = reranker.rerank("apple orchard harvest", TEXTS, 30.0)
+    assert scores == [pytest.approx(1 / 3)] * 40 + [1.0, pytest.approx(2 / 3)]
+    assert len(service.requests) == requests
+    assert [*service.requests[-1].body] == fields
+    assert {request.path for request in service.requests} == {path.removesuffix("/rerank") + "/rerank"}
+    again = len(service.requests)
+    assert reranker.rerank("apple orchard harvest", TEXTS[:5], 30.0) == scores[:5]
+    assert len(service.requests) == again + 1
+
+
+def test_one_refusal_does_not_change_the_format(docs: Path, service: Service) -> None:
+    reranker = load_reranker(http_config(docs, service, base_url=f"{service.url}/jina/v1"))
+    assert reranker
+    for planned in ({"status": 400}, {"status": 422, "body": '{"error": "`texts` are bad today"}'}):
+        service.planned.append(planned)
+        with pytest.raises(RerankerError):
+            reranker.rerank("x", ["a"], 30.0)
+    assert reranker.rerank("a", ["a"], 30.0) == [1.0]
+    assert "documents" in service.requests[-1].body
+
+
+def test_the_makers_own_services_need_a_model_and_a_key_and_no_address(
+    docs: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("CO_API_KEY", "COHERE_API_KEY", "JINA_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    for settings, message in (
+        (
+            {"api": "cohere", "base_url": "", "model": ""},
+            r"rerank\.model is empty; name a model of the service 'cohere'",
+        ),
+        ({"api": "cohere", "base_url": ""}, "CO_API_KEY or COHERE_API_KEY"),
+        ({"base_url": "https://api.jina.ai"}, "JINA_API_KEY"),
+    ):
+        reranker = load_reranker(http_config(docs, service, **settings))
+        assert reranker
+        with pytest.raises(RerankerError, match=message):
+            reranker.load()
+    monkeypatch.setenv("JINA_API_KEY", KEY)
+    own = load_reranker(http_config(docs, service, base_url="https://api.jina.ai"))
+    other = load_reranker(http_config(docs, service, api="jina"))
+    assert isinstance(own, HttpReranker)
+    assert isinstance(other, HttpReranker)
+    assert own._url_and_key == ("https://api.jina.ai/v1/rerank", KEY)
+    # Jina's key goes to no other address.
+    assert other._url_and_key == (f"{service.url}/v1/rerank", "")
 
 
 @pytest.mark.usefixtures("documents")
@@ -130,12 +194,16 @@ def test_the_note_is_shown_to_people_and_programs(docs: Path, service: Service) 
 
 
 def test_scores_beyond_one_are_brought_between_zero_and_one(docs: Path, service: Service) -> None:
-    service.planned.append({"body": '[{"index": 0, "score": -3.0}, {"index": 1, "score": 900.0}]'})
-    reranker = load_reranker(http_config(docs, service))
+    """All of them alike, though only one of two requests has such scores."""
+
+    def logits(answer: list[dict[str, float]]) -> list[dict[str, float]]:
+        return [row | {"score": -3.0} for row in answer]
+
+    service.planned.extend([{"change": lambda answer: answer}, {"change": logits}])
+    reranker = load_reranker(http_config(docs, service, base_url=f"{service.url}/tei", api="tei"))
     assert reranker
-    low, high = reranker.rerank("x", ["a", "b"], 30.0)
-    assert 0 < low < 0.1
-    assert high == pytest.approx(1)
+    scores = reranker.rerank("apple", ["apple"] * 32 + ["plum"], 30.0)
+    assert scores == [pytest.approx(0.731, abs=0.001)] * 32 + [pytest.approx(0.047, abs=0.001)]
 
 
 def test_settings_that_cannot_work_are_errors(docs: Path, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,8 +269,41 @@ def test_a_cross_encoder_reorders_results(docs: Path, write: Write, cross_encode
     assert reranker
     again = reranker.rerank("w1 w2", ["x", "w1", "w2", "w3", "w4", "w5"], 60)
     assert len(again) == 6
-    assert all(0 <= score <= 1 for score in again)
+    assert all(0 < score < 1 for score in again)
     reranker.close()
+
+
+def test_the_order_of_logits_beyond_one_is_kept(docs: Path, cross_encoder: Path, tmp_path: Path) -> None:
+    """A model as those of ms-marco are: its files say that nothing is done to its outputs, which are large."""
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(cross_encoder, tmp_path / "ms-marco")
+    config = json.loads((folder / "config.json").read_text())
+    config["sentence_transformers"] = {"activation_fn": "torch.nn.modules.linear.Identity", "version": "4.0.0"}
+    (folder / "config.json").write_text(json.dumps(config))
+    weights = load_file(folder / "model.safetensors")
+    weights |= {
+        "classifier.weight": weights["classifier.weight"] * 4,
+        "classifier.bias": weights["classifier.bias"] + 6,
+    }
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    texts = [f"w{number}" for number in range(30)]
+    plain, large = (load_reranker(cross_config(docs, model)) for model in (cross_encoder, folder))
+    assert plain
+    assert large
+    expected, scores = plain.rerank("w1 w2", texts, 60), large.rerank("w1 w2", texts, 60)
+    assert sorted(range(30), key=expected.__getitem__) == sorted(range(30), key=scores.__getitem__)
+    assert len(set(scores)) > 25
+    assert all(0 < score < 1 for score in scores)
+
+
+def test_without_its_reranker_a_search_answers_and_says_what_to_do(docs: Path, write: Write, tmp_path: Path) -> None:
+    write("a.md", "# Apple\n\napple")
+    for model, note in (("", "rerank.model is empty"), (str(tmp_path / "none"), "not reranked: ")):
+        answer = ask(cross_config(docs, model), Query("apple"))
+        assert [hit.path for hit in answer.results] == ["a.md"]
+        assert answer.note.startswith("not reranked: ")
+        assert note in answer.note
 
 
 def test_a_cross_encoder_that_is_missing_is_an_error_that_says_what_to_do(docs: Path, tmp_path: Path) -> None:

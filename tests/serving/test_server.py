@@ -443,14 +443,17 @@ def test_a_server_can_be_named(place: LivingProject, tmp_path: Path, monkeypatch
     assert "not the address" in elsewhere("status", "--server", "ftp://x", code=1).stderr
 
 
-def test_what_is_the_servers_own_setting_is_refused(place: LivingProject, tmp_path: Path) -> None:
-    place.start()
-    for option, value in (("--chunk-size", "600"), ("--chunk-overlap", "0")):
-        assert "annai server restart" in place.annai("import", option, value, code=1).stderr
+def test_a_server_imports_with_another_chunk_size_and_other_files_are_indexed_beside_it(
+    place: LivingProject, tmp_path: Path
+) -> None:
+    record = place.start()
+    assert "must be less than" in place.annai("import", "-m", "update", "--chunk-overlap", "1024", code=1).stderr
+    assert "updated 1" in place.annai("import", "-m", "update", "--chunk-size", "600").stdout
     other = tmp_path / "other.sqlite"
     assert "added 1" in place.annai("import", "--database", str(other)).stdout
     assert other.exists()
-    assert "added 1" in place.annai("import", "-m", "replace", "--database", str(other), "--chunk-size", "600").stdout
+    refused = place.annai("import", "--database", str(other), "--server", record.url, code=1).stderr
+    assert "leave out --database or --server" in refused
 
 
 class Counting(Application):

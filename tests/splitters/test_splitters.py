@@ -10,26 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annai.settings import Chunking
-from annai.splitters.base import STRATEGIES, load_splitter
+from annai.splitters.base import STRATEGIES, Splitter, load_splitter
 from annai.splitters.cuts import character_parts, token_pieces
+from annai.testing.splitters import *  # noqa: F403 - the contract
+from annai.testing.splitters import CHUNKINGS, TEXTS, document
 from annai.text.outline import outline
 from annai.text.tokens import count_tokens
-from annai.types import Document, FileState, Format, Section
+from annai.types import Document, Format, Section
 
 SMALL = Chunking(size=24, overlap=6, max_tokens=30, min_tokens=3, max_chars=80, min_chars=10)
-
-
-def document(text: str, text_format: Format = "markdown", body_start: int = 0) -> Document:
-    return Document(
-        collection="c",
-        path="a.md",
-        title="T",
-        text=text,
-        state=FileState("a.md", len(text), 0),
-        format=text_format,
-        body_start=body_start,
-        outline=outline(text, text_format, body_start),
-    )
 
 
 def sections(text: str, chunking: Chunking = SMALL) -> Sequence[Section]:
@@ -38,56 +27,6 @@ def sections(text: str, chunking: Chunking = SMALL) -> Sequence[Section]:
 
 def texts(text: str, found: Sequence[Section]) -> list[str]:
     return [text[section.start : section.end] for section in found]
-
-
-def leaves(found: Sequence[Section]) -> list[Section]:
-    parents = {section.parent for section in found if not section.piece}
-    return [section for section in found if not section.piece and section.order not in parents]
-
-
-def without_headings(source: Document, section: Section) -> str:
-    inside = [heading for heading in source.outline.headings if section.start <= heading.start < section.end]
-    edges = [section.start, *(edge for heading in inside for edge in (heading.start, heading.end)), section.end]
-    return "".join(source.text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))
-
-
-def assert_promises(source: Document, found: Sequence[Section]) -> None:
-    """The promises of `Splitter`, and those of `Section` and of line numbers."""
-    text = source.text
-    root = found[0]
-    assert (root.depth, root.parent, root.start, root.end) == (0, None, source.body_start, len(text))
-    assert [section.order for section in found] == list(range(len(found)))
-    for section in found[1:]:
-        assert section.parent is not None
-        assert section.parent < section.order
-        parent = found[section.parent]
-        assert parent.start <= section.start < section.end <= parent.end
-        assert not parent.piece
-    tiles = leaves(found)
-    assert tiles[0].start == source.body_start
-    assert tiles[-1].end == len(text)
-    assert all(before.end == after.start for before, after in pairwise(tiles))
-    assert len({(section.number, section.piece) for section in found}) == len(found)
-    assert any(section.is_passage for section in found)
-    cut = {section.parent for section in found if section.piece}
-    for section in found:
-        is_leaf = section in tiles
-        if is_leaf and section.order not in cut:
-            assert section.is_passage or not without_headings(source, section).strip()
-        else:
-            assert section.is_passage == bool(section.piece)
-        assert section.token_count == count_tokens(text[section.start : section.end])
-        assert 0 <= section.depth <= 3
-        assert section.depth <= section.last_depth <= 3
-        assert_lines(text, section)
-
-
-def assert_lines(text: str, section: Section) -> None:
-    shown = text[section.start : section.end].strip()
-    start = text.index(shown, section.start) if shown else section.start
-    last = start + max(len(shown) - 1, 0)
-    count = [text[:position].replace("\r\n", "\n").replace("\r", "\n").count("\n") for position in (start, last)]
-    assert [section.start_line - 1, section.end_line - 1] == count
 
 
 def assert_pieces(found: Sequence[Section], chunking: Chunking) -> None:
@@ -110,64 +49,17 @@ def assert_pieces(found: Sequence[Section], chunking: Chunking) -> None:
 
 # Laws
 
-LINES = (
-    *("# One", "## Two", "### Three", "#### Four", "Title\n=====", "Sub\n---", "#", "text", "A sentence. Another one!"),
-    *("```\n# no\n\n\ncode.  x\n```", "- item one\n- item two", "| a | b |\n|---|---|\n| 1 | 2 |", "<!--\n# no\n-->"),
-    *(
-        "日本語の文章です。「はい。」と言った！",
-        "👩‍👩‍👧 🇯🇵 e\u0301e\u0301 か\u3099",
-        "\0",
-        "\x0c",
-        "a\u2028b",
-        "\x85",
-        "   ",
-        "\t",
-    ),
-    *(
-        "word " * 60,
-        "長い" * 60,
-        "x" * 300,
-        "_" * 40,
-        ". " * 50,
-        "> quote",
-        "    indented",
-        "e" + "\u0301" * 50,
-        "1234567890",
-    ),
-)
-TEXTS = st.lists(
-    st.tuples(st.sampled_from(LINES), st.sampled_from(["\n", "\n\n", "\r\n", "\r\n\r\n", "\r", ""])).map("".join),
-    max_size=20,
-).map("".join)
-CHUNKINGS = st.builds(
-    Chunking,
-    size=st.integers(1, 60),
-    overlap=st.integers(0, 20),
-    max_tokens=st.integers(0, 80),
-    min_tokens=st.integers(0, 20),
-    max_depth=st.integers(0, 3),
-    max_chars=st.integers(5, 120),
-    min_chars=st.integers(0, 30),
-    heading_levels=st.lists(st.integers(1, 6), unique=True).map(tuple),
-)
 
+@pytest.fixture(params=STRATEGIES)
+def split(request: pytest.FixtureRequest) -> Splitter:
+    """The splitter under test."""
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@settings(max_examples=150, deadline=None)
-@given(TEXTS, CHUNKINGS, st.sampled_from(["markdown", "rst", "text"]), st.sampled_from(["", "---\r\n# no\n---\n"]))
-def test_the_promises_hold_for_any_text(
-    strategy: str,
-    text: str,
-    chunking: Chunking,
-    text_format: Format,
-    front: str,
-) -> None:
-    chunking = replace(chunking, overlap=min(chunking.overlap, chunking.size - 1))
-    source = document(front + text, text_format, len(front))
-    found = load_splitter(strategy)(source, chunking)
-    assert_promises(source, found)
-    assert_pieces(found, chunking)
-    assert load_splitter(strategy)(source, chunking) == found
+    def split(document: Document, chunking: Chunking) -> Sequence[Section]:
+        found = load_splitter(request.param)(document, chunking)
+        assert_pieces(found, chunking)
+        return found
+
+    return split
 
 
 @settings(max_examples=150, deadline=None)
@@ -252,6 +144,14 @@ def test_headings_make_a_tree_with_numbers_and_paths() -> None:
         (17, 19),
         (21, 23),
     ]
+
+
+def test_a_section_stands_for_the_depths_of_the_short_ones_that_stayed_inside() -> None:
+    found = sections("# A\n\nSome text.\n\n## B\n\nFew words.\n\n### C\n\nFewer.\n", replace(SMALL, min_tokens=50))
+    assert [(section.depth, section.last_depth) for section in found] == [(0, 3)]
+    long = "many words of text " * 8
+    found = sections(f"# A\n\n{long}\n\n## B\n\nFew words.\n\n## C\n\n{long}", replace(SMALL, min_tokens=20))
+    assert [(s.heading, s.depth, s.last_depth) for s in found if not s.piece][1:] == [("T", 1, 2), ("C", 2, 2)]
 
 
 def test_a_parent_covers_its_children() -> None:

@@ -31,7 +31,7 @@ from annai.upkeep.worker import Worker
 from tests.conftest import Annai, trust
 from tests.engines import postgres_folder, postgres_url
 from tests.loopback import eventually
-from tests.stores.test_contract import indexed, matching_paths, nearest_paths
+from tests.stores.test_contract import DESCRIBED, described, indexed, matching_paths, nearest_paths
 
 __all__ = ["postgres_folder", "postgres_url"]
 
@@ -425,3 +425,19 @@ def test_a_server_on_a_read_replica_has_no_worker(tmp_path: Path, postgres_url: 
     with Engine(load_config(docs_dir=project(tmp_path / "replica", replica))) as engine, Worker(engine):
         assert engine.read_only
         assert engine.wake is None
+
+
+def test_an_older_index_tells_what_documents_say_about_themselves(postgres_url: str) -> None:
+    with PostgresStore(settings(postgres_url)) as store:
+        store.save_collection(Collection("a", Path("/a")))
+        store.write("a", described(DESCRIBED))
+        fields, tags = store.fields("a"), sorted(store.metadata("a", "tags"))
+        assert tags
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP TABLE annai_metadata")
+        connection.execute("UPDATE annai_schema SET version = 3")
+    replica = postgres_url.replace("search_path", "default_transaction_read_only%3Don%20-csearch_path")
+    for url in (replica, postgres_url):
+        with PostgresStore(settings(url)) as opened:
+            assert (opened.fields("a"), sorted(opened.metadata("a", "tags"))) == (fields, tags)
+            assert opened.read_only is (url == replica)

@@ -73,6 +73,11 @@ def forget_claims(config: Config) -> None:
             "DROP TABLE identity",
             "DROP TABLE engine_copies",
             "ALTER TABLE files DROP COLUMN ctime_ns",
+            "DROP TABLE metadata",
+            "ALTER TABLE collections DROP COLUMN chunk_size",
+            "ALTER TABLE collections DROP COLUMN chunk_overlap",
+            "DROP INDEX leftovers_by_key",
+            "DROP INDEX leftovers_by_time",
             "PRAGMA user_version = 4",
         ):
             store._database.rows(statement)

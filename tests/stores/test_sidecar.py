@@ -3,12 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from annai.answers import Where
-from annai.config import Config
+from annai.config import Config, override
+from annai.engine import Engine
 from annai.errors import StoreError
 from annai.settings import StoreSettings
 from annai.stores.base import IndexedDocument, Store, load_store
@@ -19,6 +21,7 @@ from annai.stores.sidecar.vectors import SidecarVectors
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection
 from annai.upkeep.maintenance import check
+from tests.conftest import quick_config
 from tests.engines import chroma_server, config_for, quick_folder
 from tests.stores.test_contract import indexed, matching_paths, nearest_paths, vector
 
@@ -128,7 +131,42 @@ def test_lancedb_puts_small_files_together_and_indexes_many_vectors(
         assert indices.keys() == {"key", "path", "collection", "vector"}
         assert "Hnsw" in indices["vector"]
         assert nearest_paths(store, 1607, limit=1) == ["16.md"]
+        built = [index.created_at for index in table.list_indices()]
+        store.apply_settings()
+        assert [index.created_at for index in table.list_indices()] == built
     assert (tmp_path / "elsewhere").is_dir()
+    other = replace(config.store, hnsw_m=8, hnsw_construction_ef=50, hnsw_space="ip")
+    with load_store(replace(config, store=other)) as store:
+        store.apply_settings()
+        neighbours = sidecar(store).neighbours
+        assert isinstance(neighbours, LanceNeighbours)
+        (graph,) = (each for each in neighbours._table(256).list_indices() if each.columns == ["vector"])
+        assert graph.index_details["metric_type"] == "DOT"
+        assert graph.index_details["hnsw"].items() >= {"max_connections": 8, "construction_ef": 50}.items()
+        assert nearest_paths(store, 1607, limit=1) == ["16.md"]
+
+
+def test_an_import_applies_the_graph_settings_that_changed_in_chroma(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "りんご.md").write_text("# りんご\n\nAn apple.")
+
+    def imported(**changed: int) -> dict[str, int]:
+        with Engine(override(quick_config(tmp_path), "store", engine="chroma", **changed)) as engine:
+            engine.import_collection()
+            assert [hit.path for hit in engine.search("apple", mode="vector")] == ["りんご.md"]
+            neighbours = sidecar(engine.store).neighbours
+            assert isinstance(neighbours, ChromaNeighbours)
+            with neighbours._translate_errors():
+                (collection,) = neighbours._collections()
+            assert neighbours.names() == [collection.name]
+            return {key: collection.configuration_json["hnsw"][key] for key in ("max_neighbors", "ef_search")}
+
+    assert imported() == {"max_neighbors": 16, "ef_search": 100}
+    assert imported(hnsw_search_ef=33) == {"max_neighbors": 16, "ef_search": 33}
+    assert not caplog.records
+    assert imported(hnsw_m=8) == {"max_neighbors": 8, "ef_search": 100}
+    assert "building Chroma's graph of 1 vectors again" in caplog.text
 
 
 def test_chroma_gets_its_settings_and_names_passages_by_their_path(tmp_path: Path) -> None:
@@ -195,3 +233,13 @@ def test_a_folder_of_qdrant_is_for_one_process(tmp_path: Path, quick_folder: str
             [sys.executable, "-c", code, str(tmp_path), quick_folder], capture_output=True, text=True, check=False
         )
     assert "is for one process only" in done.stderr
+
+
+def test_what_an_engine_is_to_forget_is_looked_up_by_an_index(store: Store) -> None:
+    assert isinstance(store, SqliteStore)
+    for statement in (
+        "DELETE FROM leftovers WHERE first = 1 AND past = 2",
+        "SELECT * FROM leftovers WHERE due_at <= 1",
+    ):
+        plan = store._database.rows(f"EXPLAIN QUERY PLAN {statement}")
+        assert "USING INDEX leftovers_by" in str(plan)

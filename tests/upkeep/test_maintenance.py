@@ -81,6 +81,7 @@ def test_an_index_that_nobody_damaged_is_sound(engine: Engine) -> None:
         ("vectors", "section_id % 3 = 0", "vectors are missing"),
         ("sections", "ordinal = 1", "sections are missing"),
         ("postings", "word LIKE 'a%'", "words of its section"),
+        ("passages", "document_id % 2 = 0", "vectors are missing"),
     ],
 )
 def test_what_is_missing_is_rebuilt_from_the_stored_documents(
@@ -89,6 +90,8 @@ def test_what_is_missing_is_rebuilt_from_the_stored_documents(
     before = found(engine)
     if table == "postings" and engine.config.store.engine == "qdrant":
         pytest.skip("its words are in the engine, not in a table")
+    if table == "passages" and isinstance(engine.store, PostgresStore):
+        pytest.skip("it has no such table")
     sql(engine.store, f"DELETE FROM {table} WHERE {condition}")  # noqa: S608 - both are ours
     faults = maintenance.check(engine.store)
     assert any(reason in str(fault) for fault in faults)
@@ -270,4 +273,5 @@ def test_an_engine_that_is_not_installed_is_named(docs: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(docs)], capture_output=True, text=True, check=False)
     assert "StoreError" in done.stderr
-    assert "pip install 'annai[postgres]'" in done.stderr
+    assert "pip install " in done.stderr
+    assert "[postgres]'" in done.stderr

@@ -311,8 +311,8 @@ def test_an_import_by_hand_gets_its_turn_beside_a_worker(kept: Engine, write: Wr
 
 def test_a_file_that_waits_already_is_not_queued_twice(engine: Engine, write: Write) -> None:
     write("a.md", "# A\n\nzebra")
-    (first,) = engine.request_index("a.md")
-    (second,) = engine.request_index("a.md")
+    (first,) = engine.request_index("a.md").requests
+    (second,) = engine.request_index("a.md").requests
     assert first == second
     assert engine.store.requests.counts() == {"pending": 1}
 

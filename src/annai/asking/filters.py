@@ -1,17 +1,20 @@
-"""Which documents is a search restricted to? Paths and globs as people type them, made into what a store compares."""
+"""Which documents is a search restricted to? Paths, globs and conditions, made into what a store compares."""
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from annai.answers import Where
+from annai.answers import Condition, Where
 from annai.asking.addresses import is_glob
+from annai.asking.conditions import Comparison, why_unmet
 from annai.asking.references import find_existing, similar_paths
 from annai.config import Config
 from annai.files.ignore import Patterns
 from annai.stores.base import DocumentReader
 from annai.stores.paths import is_under, path_prefixes
+from annai.text.metadata import UPDATED, file_time
 from annai.types import FileState
 
 Named = str | frozenset[str]
@@ -19,21 +22,25 @@ Named = str | frozenset[str]
 
 
 class Filters:
-    """The paths and excludes of one query whose collections are known."""
+    """The paths, excludes and conditions of one query whose collections are known."""
 
     def __init__(self, store: DocumentReader, config: Config, where: Where, sources: Mapping[str, Path]) -> None:
         self._store = store
         self._config = config
         self._where = where
         self._sources = {name: sources[name] for name in where.collections}
-        self._known_documents: dict[str, list[str]] = {}
+        self._known_documents: dict[str, dict[str, FileState]] = {}
+        self._values: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._paths = {path: self._find(path) for path in where.paths}
         self._excludes = {path: self._find(path) for path in where.excludes}
+        self._meeting = {
+            condition: {name: self._meets(name, condition) for name in self._sources} for condition in where.conditions
+        }
 
     def parts(self) -> dict[str, Where]:
-        """What to search of each collection, as a store compares it; those that no path leads to are left out.
+        """What to search of each collection, as a store compares it; those of which nothing is left are left out.
 
-        Globs become lists of documents, since every engine can compare these.
+        Globs and conditions become lists of documents, since every engine can compare these.
         """
         found = ((name, self._part(name)) for name in self._sources)
         return {name: part for name, part in found if part is not None}
@@ -46,6 +53,22 @@ class Filters:
             if not named or not (is_answered or any(self._holds_documents(*each) for each in named.items()))
         }
 
+    def unmet(self, *, is_answered: bool) -> dict[str, str]:
+        """The conditions that no document meets, or whose field none has, each with what there is instead."""
+        found: dict[str, str] = {}
+        for condition, meeting in self._meeting.items():
+            values = Counter(value for name in self._sources for _, value in self._rows(name, condition.field))
+            if not values or not any(meeting.values()):
+                known = Counter[str]()
+                for name in self._sources if not values else ():
+                    known.update({each.name: each.documents for each in self._store.fields(name)})
+                frequent = sorted(values, key=lambda value: (-values[value], value))
+                found[str(condition)] = why_unmet(condition, frequent, [each for each, _ in known.most_common()])
+        if not found and not is_answered and self._meeting and not self.parts():
+            every = " and ".join(map(str, self._meeting))
+            found[every] = f"No document{' there' if self._paths or self._excludes else ''} has {every}."
+        return found
+
     def _part(self, name: str) -> Where | None:
         chosen = [named[name] for named in self._paths.values() if name in named]
         excluded = [named[name] for named in self._excludes.values() if name in named]
@@ -55,19 +78,44 @@ class Filters:
         prefixes = [] if everything else [each for each in chosen if isinstance(each, str)]
         globs = [] if everything else [each for each in chosen if not isinstance(each, str)]
         excluded_globs = [each for each in excluded if not isinstance(each, str)]
+        meeting = [each[name] for each in self._meeting.values()]
         documents = None
-        if globs or excluded_globs:
-            known = self._documents(name)
+        if globs or excluded_globs or meeting:
+            known = sorted(frozenset.intersection(*meeting)) if meeting else self._documents(name)
             kept = [path for path in known if everything or is_under(path, prefixes) or any(path in g for g in globs)]
             kept = [path for path in kept if not any(path in each for each in excluded_globs)]
-            prefixes, documents = [], None if len(kept) == len(known) else tuple(kept)
+            if meeting and not kept:
+                return None
+            prefixes, documents = [], None if len(kept) == len(known) and not meeting else tuple(kept)
         return dataclasses.replace(
             self._where,
             collections=(),
             paths=tuple(prefixes),
             excludes=tuple(each for each in excluded if isinstance(each, str)),
             documents=documents,
+            conditions=(),
         )
+
+    def _meets(self, name: str, condition: Condition) -> frozenset[str]:
+        """The documents of a collection that meet a condition."""
+        rows, is_negative = self._rows(name, condition.field), condition.operator == "!="
+        if not condition.value:
+            found, is_negative = frozenset(path for path, _ in rows), not is_negative
+        else:
+            holds = Comparison(condition).holds
+            found = frozenset(path for path, value in rows if holds(value))
+        return frozenset(self._documents(name)) - found if is_negative else found
+
+    def _rows(self, name: str, field: str) -> list[tuple[str, str]]:
+        """What a collection's documents say under a name; what does not say so was updated when its file was."""
+        if (name, field) not in self._values:
+            rows = self._store.metadata(name, field)
+            if field == UPDATED:
+                said = {path for path, _ in rows}
+                files = ((path, state) for path, state in self._documents(name).items() if path not in said)
+                rows = [*rows, *((path, f'"{file_time(state.mtime_ns)}"') for path, state in files)]
+            self._values[name, field] = rows
+        return self._values[name, field]
 
     def _find(self, text: str) -> Mapping[str, Named]:
         """What a filter names, by collection; a file that is really called so comes before a glob."""
@@ -100,10 +148,10 @@ class Filters:
             for base in (self._config.root, Path.cwd()):
                 yield {name: _folder(source, base) for name, source in self._sources.items()}
 
-    def _documents(self, name: str) -> list[str]:
+    def _documents(self, name: str) -> dict[str, FileState]:
         if name not in self._known_documents:
-            states = self._store.states(name).values()
-            self._known_documents[name] = [each.path for each in states if not _is_skipped(each)]
+            states = self._store.states(name).items()
+            self._known_documents[name] = {path: state for path, state in states if not _is_skipped(state)}
         return self._known_documents[name]
 
     def _holds_documents(self, name: str, named: Named) -> bool:

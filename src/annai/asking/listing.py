@@ -4,29 +4,39 @@ from collections import Counter
 from collections.abc import Mapping
 
 from annai import collection as collections
-from annai.answers import Where
+from annai.answers import Condition, Where
 from annai.asking.addresses import is_glob
 from annai.asking.filters import Filters
 from annai.asking.missing import why_missing
 from annai.asking.references import similar_paths
 from annai.config import Config
 from annai.errors import NotFound
-from annai.stores.base import DocumentWriter
+from annai.stores.base import MAX_FIELD_VALUES, DocumentReader, DocumentWriter
 from annai.stores.paths import is_under
-from annai.types import IMPLICIT_COLLECTION, FileState, ListedDocument, ListedEntry, Listing
+from annai.text.metadata import UPDATED
+from annai.types import IMPLICIT_COLLECTION, FileState, ListedDocument, ListedEntry, Listing, MetadataField
 
 MAX_FLAT_DOCUMENTS = 60
 """Up to this many are listed one by one, whatever folders they are in."""
 
 
-def list_documents(store: DocumentWriter, config: Config, path: str = "") -> Listing:
-    """The documents under a folder, or those that a glob names; everything that is searched, without a path."""
+def list_documents(
+    store: DocumentWriter, config: Config, path: str = "", conditions: tuple[Condition, ...] = ()
+) -> Listing:
+    """The documents under a folder, or those that a glob names; everything that is searched, without a path.
+
+    With conditions, those that meet them. Raises `NotFound` if there are none.
+    """
     searched = collections.searchable(store, config)
     sources = {each.name: each.source for each in searched}
     names = tuple(sources)
-    parts = Filters(store, config, Where(names, (path,) if path.strip() else ()), sources).parts()
+    where = Where(names, (path,) if path.strip() else (), conditions=conditions)
+    filters = Filters(store, config, where, sources)
+    parts = filters.parts()
     found = {name: _documents(store, name, part) for name, part in parts.items()}
     count, problems = sum(map(len, found.values())), _problems(store, parts)
+    if not count and (unmet := filters.unmet(is_answered=False)) and not filters.unmatched(is_answered=False):
+        raise NotFound(" ".join(unmet.values()))
     if not (count or problems) and path.strip():
         _raise_missing(store, config, names, path)
     is_flat = is_glob(path) or count <= MAX_FLAT_DOCUMENTS
@@ -42,6 +52,23 @@ def list_documents(store: DocumentWriter, config: Config, path: str = "") -> Lis
     return Listing(count, tuple(entries), problems)
 
 
+def list_fields(store: DocumentReader, config: Config, name: str = "") -> list[MetadataField]:
+    """What the documents of a collection, or all that are searched, say about themselves, the most common first."""
+    searched = [each.name for each in collections.searchable(store, config, (name,) if name else ())]
+    documents, values = Counter[str](), dict[str, Counter[str]]()
+    for field in (field for each in searched for field in store.fields(each)):
+        documents[field.name] += field.documents
+        values.setdefault(field.name, Counter()).update(field.values)
+    # What does not say so was updated when its file was: all have it, and a few values would tell little.
+    documents[UPDATED] = sum(store.statistics(each).documents for each in searched)
+    values[UPDATED] = Counter()
+    return [
+        MetadataField(field, count, dict(values.get(field, Counter()).most_common(MAX_FIELD_VALUES)))
+        for field, count in sorted(documents.items(), key=lambda each: (-each[1], each[0]))
+        if count
+    ]
+
+
 def _folder(prefix: str, documents: list[ListedDocument]) -> list[ListedEntry]:
     """The folders and documents directly in the innermost folder that holds all of these documents."""
     paths = [each.path for each in documents]
@@ -55,7 +82,8 @@ def _folder(prefix: str, documents: list[ListedDocument]) -> list[ListedEntry]:
 
 
 def _entry(prefix: str, document: ListedDocument) -> ListedEntry:
-    return ListedEntry(prefix + document.path, 1, document.title, document.sections, document.tokens)
+    listed = (document.title, document.sections, document.tokens, document.created, document.updated)
+    return ListedEntry(prefix + document.path, 1, *listed)
 
 
 def _documents(store: DocumentWriter, name: str, part: Where) -> list[ListedDocument]:

@@ -1,8 +1,9 @@
 """What may be asked? How a query is made from a text and options, and its limits, once for every interface."""
 
+from collections.abc import Sequence
 from typing import Unpack
 
-from annai.answers import PREVIEW_LINES, Query, QueryOptions, Where
+from annai.answers import PREVIEW_LINES, Condition, Query, QueryOptions, Where
 from annai.errors import QueryError
 from annai.settings import Search
 
@@ -25,8 +26,15 @@ MAX_PATH_CHARACTERS = 4096
 """Characters of one collection name, path or exclude: as long as a path can be."""
 
 
+MAX_CONDITION_CHARACTERS = 500
+"""Characters of one condition; longer values are not kept."""
+
+
 def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> Query:
-    """A query from its text and options; what they leave out is as [search] in the settings says."""
+    """A query from its text and options; what they leave out is as [search] in the settings says.
+
+    Raises `QueryError` for a condition that is none.
+    """
     return Query(
         text=text,
         limit=options.get("limit", defaults.limit),
@@ -37,6 +45,7 @@ def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> 
             paths=tuple(options.get("paths", ())),
             excludes=tuple(options.get("excludes", ())),
             clean_only=options.get("clean_only", False),
+            conditions=make_conditions(options.get("where", ()), options.get("since", ""), options.get("until", "")),
         ),
         depths=tuple(options.get("depths", ())),
         mode=options.get("mode", defaults.mode),
@@ -44,6 +53,19 @@ def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> 
         content=options.get("content", defaults.content),
         preview_lines=options.get("preview_lines", PREVIEW_LINES),
     )
+
+
+def make_conditions(where: Sequence[str], since: str = "", until: str = "") -> tuple[Condition, ...]:
+    """What documents must say about themselves. Raises `QueryError` for a condition that is none."""
+    if not (where or since or until):
+        return ()
+    from annai.asking.conditions import parse_conditions  # most questions have none
+
+    if len(where) > MAX_FILTERS:
+        raise QueryError(f"where takes at most {MAX_FILTERS} values, not {len(where):,}.")
+    if any(len(text) > MAX_CONDITION_CHARACTERS for text in (*where, since, until)):
+        raise QueryError(f"Each of where must have at most {MAX_CONDITION_CHARACTERS:,} characters.")
+    return parse_conditions(where, since, until)
 
 
 def query_options(query: Query) -> QueryOptions:
@@ -57,6 +79,7 @@ def query_options(query: Query) -> QueryOptions:
         "paths": where.paths,
         "excludes": where.excludes,
         "clean_only": where.clean_only,
+        "where": [*map(str, where.conditions)],
         "depths": query.depths,
         "mode": query.mode,
         "sort": query.sort,
@@ -86,7 +109,7 @@ def check_query(query: Query) -> None:
         raise QueryError(f"depths must be between 0 and {MAX_DEPTH}.")
     where = query.where
     filters = {"collections": where.collections, "paths": where.paths, "excludes": where.excludes}
-    for name, values in (*filters.items(), ("depths", query.depths)):
+    for name, values in (*filters.items(), ("where", where.conditions), ("depths", query.depths)):
         if len(values) > MAX_FILTERS:
             raise QueryError(f"{name} takes at most {MAX_FILTERS} values, not {len(values):,}.")
     for name, texts in filters.items():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from annai import plugins
 from annai.errors import EmbedderError
 from annai.settings import Embedding, Model, Retry
 
@@ -181,7 +182,7 @@ def _with_provider(settings: Embedding) -> Embedding:
     """The settings with the provider that a model needs: the default one has a single model, which nobody names."""
     if settings.provider != "static" or not settings.model:
         return settings
-    from annai.models.catalog import provider_of  # only where a model is named
+    from annai.models.names import provider_of  # only where a model is named
 
     provider = provider_of(settings.model)
     if not provider:
@@ -227,8 +228,11 @@ def load_embedder(
     The file `cache`, if one is given, caches the vectors of documents, unless embedding them is faster.
     """
     settings = _with_provider(settings)
-    module = import_module(PROVIDERS[settings.provider])
-    embedder = cast(Embedder, module.create(settings, model=model or Model(), retry=retry or Retry()))
+    if settings.provider in PROVIDERS:
+        create = import_module(PROVIDERS[settings.provider]).create
+    else:
+        create = plugins.load("annai.embedders", settings.provider, EmbedderError)
+    embedder = cast(Embedder, create(settings, model=model or Model(), retry=retry or Retry()))
     if cache and settings.cache_mb and settings.provider not in UNCACHED_PROVIDERS:
         from annai.embedders.cache import VectorCache  # loads SQLite
 

@@ -8,10 +8,11 @@ from annai.config import secret
 from annai.embedders.base import Embedder, Kind
 from annai.embedders.service import ServiceEmbedder
 from annai.errors import EmbedderError
-from annai.models.catalog import KEY_VARIABLES, known_model
+from annai.models.catalog import KEY_VARIABLES
 from annai.models.extras import ModelUnavailable, load_extra
+from annai.models.names import known_model
 from annai.models.remote import ServiceError, redact, status_error
-from annai.models.vectors import Prefixes, configured_dimension, identity
+from annai.models.vectors import NO_PREFIXES, Prefixes, configured_dimension, identity
 from annai.settings import Embedding, Retry
 
 PROVIDER = "gemini"
@@ -38,18 +39,22 @@ class GeminiEmbedder(ServiceEmbedder):
         super().__init__(settings, retry, known, BATCH_SIZE)
         self.batch_size = min(self.batch_size, BATCH_SIZE)
         self.dimension = configured_dimension(settings, known, DEFAULT_DIMENSION)
+        # gemini-embedding-2 takes no task types: its prefixes say what a text is for.
+        has_task_types = not (known and known.query_prefix)
+        self._task_types = (
+            Prefixes(settings.task_type_query, settings.task_type_document) if has_task_types else NO_PREFIXES
+        )
         # Vectors depend on the task types as they do on prefixes.
         marks = Prefixes(
-            f"{settings.task_type_query} {self._prefixes.query}".strip(),
-            f"{settings.task_type_document} {self._prefixes.document}".strip(),
+            f"{self._task_types.query} {self._prefixes.query}".strip(),
+            f"{self._task_types.document} {self._prefixes.document}".strip(),
         )
         self.identity = identity(PROVIDER, self._name, self.dimension, marks)
 
     def request(self, texts: Sequence[str], kind: Kind) -> Sequence[Sequence[float]]:
         """One request for all the texts."""
         client, types, errors = self._service
-        settings, prefix = self._settings, self._prefixes.of(kind)
-        task_type = settings.task_type_query if kind == "query" else settings.task_type_document
+        prefix, task_type = self._prefixes.of(kind), self._task_types.of(kind)
         contents = [types.Content(parts=[types.Part(text=prefix + text)]) for text in texts]
         options = types.EmbedContentConfig(task_type=task_type or None, output_dimensionality=self.dimension)
         try:

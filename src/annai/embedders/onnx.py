@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
-from annai.models.catalog import known_model
 from annai.models.devices import BATCH_TOKENS, MAX_TEXT_TOKENS
 from annai.models.extras import ModelUnavailable, error_summary, load_extra
+from annai.models.names import served_model
 from annai.models.unloading import AutoUnloaded
 from annai.models.vectors import (
     NO_PREFIXES,
@@ -76,7 +76,7 @@ class OnnxEmbedder(Embedder):
         super().__init__(settings.batch_size)
         self._settings = settings
         self._folder = Path(settings.model).expanduser()
-        self._prefixes = configured_prefixes(settings, known_model(self._folder.name)).or_else(NO_PREFIXES)
+        self._prefixes = configured_prefixes(settings, served_model(self._folder.name)).or_else(NO_PREFIXES)
         self.dimension = configured_dimension(settings, None)
         name = folder_name(self._folder) if settings.model and self._folder.is_dir() else settings.model
         self.identity = identity(PROVIDER, name, self.dimension, self._prefixes)

@@ -7,7 +7,8 @@ from annai.config import secret
 from annai.embedders.base import Embedder, Kind
 from annai.embedders.service import ServiceEmbedder
 from annai.errors import EmbedderError
-from annai.models.catalog import KEY_VARIABLES, known_model
+from annai.models.catalog import KEY_VARIABLES
+from annai.models.names import served_model
 from annai.models.remote import ServiceError, post_json
 from annai.models.vectors import configured_dimension, identity
 from annai.settings import Embedding, Retry
@@ -30,7 +31,7 @@ class OpenAIEmbedder(ServiceEmbedder):
 
     def __init__(self, settings: Embedding, retry: Retry) -> None:
         self._name = settings.model or DEFAULT_MODEL
-        known = known_model(self._name)
+        known = served_model(self._name)
         super().__init__(settings, retry, known, BATCH_SIZE)
         self.dimension = configured_dimension(settings, known)
         self.identity = identity(PROVIDER, self._name, self.dimension, self._prefixes)

@@ -13,9 +13,9 @@ import numpy as np
 
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
-from annai.models.catalog import known_model
 from annai.models.devices import BATCH_TOKENS, MAX_TEXT_TOKENS, choose_device, free_device_memory
 from annai.models.extras import ModelUnavailable, error_summary, load_extra
+from annai.models.names import known_model
 from annai.models.unloading import AutoUnloaded
 from annai.models.vectors import (
     NO_PREFIXES,
@@ -64,7 +64,9 @@ class SentenceTransformersEmbedder(Embedder):
         is_folder = folder.is_dir()
         # A copy of a known model needs the same prefixes; it tells its dimension itself.
         self._known = known_model(folder.name if is_folder else self._name, PROVIDER)
-        self._prefixes = configured_prefixes(settings, self._known)
+        if self._known and not is_folder:
+            self._name = self._known.name  # the hub wants the maker's name too
+        self._prefixes = configured_prefixes(settings, self._known, runs_code=True)
         self.dimension = configured_dimension(settings, None if is_folder else self._known)
         name = folder_name(folder) if is_folder else self._name
         self.identity = identity(PROVIDER, name, self.dimension, self._prefixes)
@@ -115,7 +117,15 @@ class SentenceTransformersEmbedder(Embedder):
             if model.has_remote_code:
                 rows = encode([prefix + text for text in texts], model.tokenizer)
             else:
-                options = {"batch_size": len(texts), "show_progress_bar": False, "convert_to_tensor": True}
+                options: dict[str, object] = {
+                    "batch_size": len(texts),
+                    "show_progress_bar": False,
+                    "convert_to_tensor": True,
+                }
+                if self._known and self._known.tasks:
+                    # Its code has names of its own for what a text is for.
+                    encode = model.encoder.encode
+                    options["task"] = self._known.task(kind)
                 rows = encode(texts, prompt=prefix, **options)
             return np.asarray(rows.float().cpu().numpy(), np.float32)
 

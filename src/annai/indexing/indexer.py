@@ -9,7 +9,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import NamedTuple
 
-from annai.collection import NAMED, check_owner, find, here, within_root
+from annai.collection import NAMED, check_owner, chunking_of, find, here, within_root
 from annai.config import Config
 from annai.embedders.base import Embedder
 from annai.errors import (
@@ -31,12 +31,14 @@ from annai.indexing.preparation import (
     batches,
     embed,
     failure,
+    log_details,
     log_problem,
     prepare,
     prepare_together,
     problem_of,
 )
 from annai.indexing.probe import KILLED_TWICE, find_killers
+from annai.indexing.processes import process_count
 from annai.indexing.recipe import check_settings, fingerprint
 from annai.indexing.run import Run
 from annai.machine import machine_name
@@ -64,7 +66,7 @@ from annai.types import (
 
 logger = logging.getLogger(__name__)
 
-PIPELINE_VERSION = 4
+PIPELINE_VERSION = 5
 """Raised when sections, words or embedded texts are made differently: every index is then rebuilt."""
 
 CLAIM_FILES, CLAIM_SHARE = 128, 1 / 32
@@ -157,7 +159,10 @@ class Indexer:
             for change in found.changes
             if change.path not in left_out and _should_try(change, known, retry_failed)
         ]
-        logger.debug("[index] %s: %d changes, %d unchanged", collection.name, len(paths), found.unchanged)
+        kinds = Counter(str(change.kind) for change in found.changes)
+        counts = ", ".join(f"{kind}={kinds[kind]}" for kind in ChangeKind)
+        files = len(found.changes) - kinds[ChangeKind.DELETED] + found.unchanged
+        logger.debug("[index] %s: %d files (%s, unchanged=%d)", collection.name, files, counts, found.unchanged)
         if doubt:
             self._keep(collection, [known[path] for path in sorted(gone)])
         elif only is None and (known or found.changes):
@@ -231,7 +236,10 @@ class Indexer:
             doubt = self._doubt(collection, self._scan(collection, known), known)
             if doubt:
                 raise doubt.error
-        self._store.save_collection(collection)
+        if self._store.shared and not adopt:
+            check_settings(collection, self._fingerprint(collection))
+        if all(each.name != collection.name for each in self._store.collections()):
+            self._store.save_collection(collection)
         name = collection.name + STAGING_SUFFIX
         with self._store.bulk():
             self._store.delete_collection(name)
@@ -249,7 +257,9 @@ class Indexer:
 
     def _build(self, collection: Collection, name: str, run: Run) -> Outcomes:
         """Index everything of a collection into another one."""
-        staging = self._record_settings(Collection(name, collection.source, enabled=False))
+        staging = self._record_settings(
+            dataclasses.replace(collection, name=name, description="", enabled=False, imported_at="", settings="")
+        )
         with timer("scan"):
             found = self._scan(collection, {})
         outcomes: Outcomes = Counter()
@@ -265,7 +275,8 @@ class Indexer:
         from annai.text.outline import outline  # only a repair needs it here
 
         whole = dataclasses.replace(document, outline=outline(document.text, document.format, document.body_start))
-        sections = load_splitter(self._config.chunking.strategy)(whole, self._config.chunking)
+        chunking = chunking_of(self._config, collection)
+        sections = load_splitter(chunking.strategy)(whole, chunking)
         change = Change(ChangeKind.UPDATED, document.path, collection.source / document.path)
         self._write(collection, [Prepared(change, whole, sections)])
 
@@ -369,7 +380,7 @@ class Indexer:
         In an index that machines share, that needs a word of its own: another's settings would do so by turns.
         """
         embedder = self._embedder(collection).identity
-        made_with = fingerprint(self._config, PIPELINE_VERSION, shared=self._store.shared)
+        made_with = self._fingerprint(collection)
         if self._store.shared and not adopt:
             check_settings(collection, made_with)
         recorded = dataclasses.replace(collection, embedder=embedder, settings=made_with)
@@ -480,6 +491,7 @@ class Indexer:
         """Read and split files, in their order, and count them."""
         for prepared in self._prepare_all(collection, changes, killers, run):
             log_problem(prepared)
+            log_details(prepared)
             run.count(prepared)
             yield prepared
 
@@ -503,6 +515,8 @@ class Indexer:
 
     def _write(self, collection: Collection, batch: list[Prepared]) -> list[Prepared]:
         """Embed and write a batch; a document that makes this fail is isolated and stored as a problem."""
+        passages = sum(each.passages for each in batch)
+        logger.debug("[index] batch: %d files, %d passages", len(batch), passages)
         try:
             with self._clock.measure("embed"):
                 documents = [each.indexed for each in batch if each.indexed]
@@ -554,12 +568,19 @@ class Indexer:
         start = perf_counter()
         embed([prepare(collection, change, self._config, self._clock) for change in sample], embedder)
         share = sum(change.size for change in sample) / max(found.total_bytes, 1)
-        seconds = (perf_counter() - start) / max(share, 1e-9)
+        # One process measured, and all of them will work.
+        workers = process_count(self._config) if embedder.is_additive else 1
+        seconds = (perf_counter() - start) / max(share, 1e-9) / workers
         if not confirm(len(found.changes), seconds):
             raise CollectionError(
                 f"{collection.source} was not indexed, because it has {len(found.changes):,} files; "
                 "`--yes` indexes them all, and [files] in annai.toml excludes some."
             )
+
+    def _fingerprint(self, collection: Collection) -> str:
+        """Everything besides the documents that a collection's sections depend on."""
+        chunking = chunking_of(self._config, collection)
+        return fingerprint(self._config, chunking, PIPELINE_VERSION, shared=self._store.shared)
 
 
 def _should_try(change: Change, known: Mapping[str, FileState], retry_failed: bool) -> bool:

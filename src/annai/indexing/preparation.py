@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from annai.collection import chunking_of
 from annai.config import Config
 from annai.embedders.base import Embedder
 from annai.errors import AnnaiError, ReadError, SkippedFile
@@ -22,6 +23,9 @@ TO_READ = (ChangeKind.NEW, ChangeKind.UPDATED)
 
 BATCH_PASSAGES, BATCH_CHARACTERS, BATCH_FILES = 128, 1_000_000, 512
 """A batch is written when it holds this much: this limits memory, and the work that an interruption loses."""
+
+MAX_LOGGED_PASSAGES = 30
+"""Passages of a file whose lengths are logged."""
 
 ADDITIVE_BATCH_PASSAGES = 1024
 """The same for an embedder that takes no time to speak of: the more are written together, the fewer lists of words."""
@@ -70,12 +74,13 @@ def prepare(collection: Collection, change: Change, config: Config, clock: Stopw
     # Most searches find nothing changed and need no reader.
     from annai.files.reader import read_document
 
-    split = load_splitter(config.chunking.strategy)
+    chunking = chunking_of(config, collection)
+    split = load_splitter(chunking.strategy)
     try:
         with clock.measure("read"):
             document = read_document(collection.name, collection.source, change, config.files)
         with clock.measure("split"):
-            return Prepared(change, document, split(document, config.chunking))
+            return Prepared(change, document, split(document, chunking))
     except ReadError as error:
         problem = Problem("skipped" if isinstance(error, SkippedFile) else "failed", str(error))
         return Prepared(change, state=dataclasses.replace(state, problem=problem))
@@ -113,6 +118,22 @@ def log_problem(prepared: Prepared) -> None:
         logger.error("failed: %s\n%s", prepared.change.path, prepared.trace)
     elif problem:
         logger.info("%s: %s: %s", problem.kind, prepared.change.path, problem.reason)
+
+
+def log_details(prepared: Prepared) -> None:
+    """Log, with `--verbose`, what became of a file: its hash, and how many passages of how many characters it has."""
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
+    logger.debug("[index] processing: %s (%s)", prepared.change.path, prepared.change.kind)
+    if prepared.document:
+        lengths = [each.end - each.start for each in prepared.sections if each.is_passage]
+        shown = ", ".join(map(str, lengths[:MAX_LOGGED_PASSAGES])) + (
+            ", …" if len(lengths) > MAX_LOGGED_PASSAGES else ""
+        )
+        logger.debug("[index]   hash: %s", prepared.document.state.hash)
+        logger.debug(
+            "[index]   split: %d sections, %d passages, chars=[%s]", len(prepared.sections), len(lengths), shown
+        )
 
 
 def failure(change: Change, error: Exception) -> Prepared:

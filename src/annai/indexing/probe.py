@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from annai.collection import chunking_of
 from annai.config import Config
 from annai.indexing import child
 from annai.types import Change, Collection
@@ -59,13 +60,14 @@ def main() -> None:
     config: Config
     # Only the process that started this one can write here.
     collection, changes, config = pickle.load(sys.stdin.buffer)  # noqa: S301
-    split = load_splitter(config.chunking.strategy)
+    chunking = chunking_of(config, collection)
+    split = load_splitter(chunking.strategy)
     embedder = load_embedder(config.embedding_of(collection.name), config.model, config.retry)
     for change in changes:
         # Whatever is wrong with a file, the process that indexes it finds out and says so.
         with contextlib.suppress(Exception):
             document = read_document(collection.name, collection.source, change, config.files)
-            sections = split(document, config.chunking)
+            sections = split(document, chunking)
             if embedder.is_additive:
                 add_features([(document, sections)], embedder)
         os.write(sys.stdout.fileno(), b".")

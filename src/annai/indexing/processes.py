@@ -67,7 +67,7 @@ class Processes:
     def __init__(self, config: Config) -> None:
         self._config = config
         # One process writes.
-        self._limit = (config.worker.processes or child.cores()) - 1 if sys.executable else 0
+        self._limit = process_count(config) - 1
         self._changed = threading.Condition()
         self._waiting: deque[_Task] = deque()
         self._running: dict[Popen[bytes], bool] = {}
@@ -208,6 +208,11 @@ class Processes:
                     unfinished[0].deaths += 1
                 self._waiting.extendleft(reversed(unfinished))
             self._changed.notify_all()
+
+
+def process_count(config: Config) -> int:
+    """How many processes prepare many files, the writer included."""
+    return (config.worker.processes or child.cores()) if sys.executable else 1
 
 
 def _parts(changes: Iterable[Change]) -> Iterator[list[Change]]:

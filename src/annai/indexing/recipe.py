@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from annai.config import Config
 from annai.embedders.static import token_model
 from annai.errors import CollectionError, NewerIndex
+from annai.settings import Chunking
 from annai.types import Collection
 
 _PROGRAM = ("pipeline", "tokens")
 """What comes with the program and not from the settings."""
 
 
-def fingerprint(config: Config, version: int, *, shared: bool) -> str:
+def fingerprint(config: Config, chunking: Chunking, version: int, *, shared: bool) -> str:
     """Everything besides the documents that sections depend on: the version of the pipeline, and setting by setting.
 
     Where machines share an index, also which files are documents: another machine must not take them for deleted.
@@ -23,7 +24,7 @@ def fingerprint(config: Config, version: int, *, shared: bool) -> str:
     values = {
         "pipeline": version,
         "tokens": token_model().identity,
-        **{f"chunking.{name}": value for name, value in dataclasses.asdict(config.chunking).items()},
+        **{f"chunking.{name}": value for name, value in dataclasses.asdict(chunking).items()},
         **{f"files.{name}": value for name, value in chosen.items()},
     }
     return json.dumps(values, ensure_ascii=False)

@@ -1,5 +1,6 @@
 """Who works the queue off? One process at a time: this one, if no other is indexing."""
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ IMPORT_WAIT_SECONDS = 30.0
 """How long an import waits for another process that is indexing."""
 
 POLL_SECONDS = 0.02
+
+logger = logging.getLogger(__name__)
 
 
 class Updates:
@@ -46,7 +49,8 @@ class Updates:
                     f"Another process is replacing the collection {collection.name!r}; try again when it has finished."
                 )
             outcomes = self._indexer.replace(collection, run, allow_deletions=allow_deletions, adopt=adopt)
-            return _summary(outcomes, run.done)
+            self._store.apply_settings()
+        return _logged(_summary(outcomes, run.done))
 
     def update(
         self,
@@ -74,9 +78,10 @@ class Updates:
                 else:
                     totals.update(unchanged=found.unchanged, deleted=found.deleted)
             outcomes = self._process(run, IMPORT_WAIT_SECONDS)
+            self._store.apply_settings()
         if errors:
             raise errors[0]
-        return _summary(outcomes, run.done, totals)
+        return _logged(_summary(outcomes, run.done, totals))
 
     def update_first(
         self,
@@ -135,7 +140,10 @@ class Updates:
         If another process or thread is indexing, wait this many seconds for it.
         """
         with Run(self._config, progress, stop) as run:
-            return self._process(run, timeout)
+            outcomes = self._process(run, timeout)
+        if outcomes:
+            _logged(_summary(outcomes, run.done))
+        return outcomes
 
     def _process(self, run: Run, timeout: float) -> Outcomes:
         outcomes: Outcomes = Counter()
@@ -198,6 +206,13 @@ def _outcome(request: Request, before: FileState | None, after: FileState | None
     if before is None or before.problem:
         return "added"
     return "updated" if request.status == "completed" else "unchanged"
+
+
+def _logged(summary: ImportSummary) -> ImportSummary:
+    """Log what a run did, in one line."""
+    counts = ", ".join(f"{name}={count}" for name, count in summary.counts.items())
+    logger.info("[index] summary: %s, passages=%d, bytes=%d", counts, summary.passages, summary.size)
+    return summary
 
 
 def _summary(outcomes: Outcomes, done: Done, others: Mapping[str, int] | None = None) -> ImportSummary:

@@ -25,6 +25,7 @@ from annai.engine import Engine
 from annai.errors import AnnaiError, ConfigError
 from annai.files.omission import why_omitted
 from annai.models.extras import EXTRAS, error_summary
+from annai.plugins import BUILT_IN, installed
 from annai.serving import pidfile
 from annai.text.escapes import escape_line
 from annai.upkeep.maintenance import check
@@ -68,6 +69,7 @@ def examine(*, config: Path | None = None, docs_dir: Path | None = None) -> Iter
     yield from _run("Python", _python)
     yield from _run("annai", _annai)
     yield from _run("Extras", _extras)
+    yield from _run("Plugins", _plugins)
     loaded: list[Config] = []
 
     def settings() -> Found:
@@ -136,8 +138,13 @@ def _extras() -> Found:
             return False
 
     modules = dict(EXTRAS.values()) | STORE_MODULES
-    installed = [extra for extra, module in modules.items() if is_there(module)]
-    yield "ok", ", ".join(installed) or "none", ""
+    found = [extra for extra, module in modules.items() if is_there(module)]
+    yield "ok", ", ".join(found) or "none", ""
+
+
+def _plugins() -> Found:
+    names = [f"{name} ({group.removeprefix('annai.')})" for group in BUILT_IN for name in installed(group)]
+    yield "ok", ", ".join(names) or "none", ""
 
 
 def _settings(found: FoundSettings, config: Config) -> Found:

@@ -12,8 +12,18 @@ from annai.answers import PREVIEW_LINES, Answer, Hit, OtherSection
 from annai.config import Config
 from annai.interfaces.terminal import Screen, cells, echo, standard_output
 from annai.text.escapes import escape_json, escape_line
+from annai.text.metadata import document_times
 from annai.text.width import wrap
-from annai.types import IMPLICIT_COLLECTION, Collection, ImportSummary, Selection, Status, StoredSection
+from annai.types import (
+    IMPLICIT_COLLECTION,
+    Collection,
+    Document,
+    ImportSummary,
+    MetadataField,
+    Selection,
+    Status,
+    StoredSection,
+)
 
 if TYPE_CHECKING:
     from annai.text.matches import Asked
@@ -74,13 +84,14 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
         values = asdict(hit)
         if not hit.more:
             del values["more"]
+        values["created"] = hit.created or None
         values = {name: values[name] for name in ("id", "collection", "path", "file")} | values
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
         results.append(values)
     if marks:
         _add_marks(answer, results)
-    names = ("note", "corrected", "expanded", "excluded", "unmatched")
+    names = ("note", "corrected", "expanded", "excluded", "unmatched", "unmet")
     notes = {name: value for name in names if (value := getattr(answer, name))}
     return {
         "query": answer.query,
@@ -125,12 +136,13 @@ def result_count(answer: Answer, shown: int | None = None) -> str:
 
 
 def unmatched_lines(answer: Answer) -> list[str]:
-    """Which of the paths that a search was restricted to lead to no document, and what to do."""
-    return [
+    """Which of the paths and conditions that a search was restricted to lead to no document, and what to do."""
+    paths = [
         f"No document is under “{path}”; "
         + (f"did you mean {' or '.join(similar)}?" if similar else "give a path as a search shows it, or a glob.")
         for path, similar in answer.unmatched.items()
     ]
+    return [*paths, *answer.unmet.values()]
 
 
 def section_json(stored: StoredSection) -> dict[str, object]:
@@ -165,7 +177,13 @@ def selection_json(selection: Selection) -> dict[str, object]:
 def content_json(selection: Selection) -> dict[str, object]:
     """What was asked for of a document: a section's values, its text, and with some lines their numbers."""
     lines = {"start_line": selection.line, "end_line": selection.last_line} if selection.last_line else {}
-    return {**section_json(selection.section), **lines, "file": selection.file, "content": selection.content}
+    return {
+        **section_json(selection.section),
+        **lines,
+        "file": selection.file,
+        **_times_json(selection.document),
+        "content": selection.content,
+    }
 
 
 def document_json(selection: Selection) -> dict[str, object]:
@@ -179,10 +197,23 @@ def document_json(selection: Selection) -> dict[str, object]:
         "title": document.title,
         "format": document.format,
         "front_matter": document.front_matter,
+        **_times_json(document),
         "hash": document.state.hash,
         "content": document.text,
         "sections": [section_json(each) for each in selection.sections if not each.section.piece],
     }
+
+
+def _times_json(document: Document) -> dict[str, object]:
+    """When a document was written, if it says so, and last changed."""
+    created, updated = document_times(document.front_matter, document.state.mtime_ns)
+    return {"created": created or None, "updated": updated}
+
+
+def field_json(field: MetadataField) -> dict[str, object]:
+    """A field of documents as plain values."""
+    values = [{"value": value, "documents": count} for value, count in field.values.items()]
+    return {"name": field.name, "documents": field.documents, "values": values}
 
 
 def section_line(stored: StoredSection) -> str:
@@ -205,8 +236,9 @@ def collection_json(collection: Collection) -> dict[str, object]:
     }
 
 
-def status_json(status: Status) -> dict[str, object]:
-    """A project's state as plain values."""
+def status_json(status: Status, documents: Sequence[str] | None = None) -> dict[str, object]:
+    """A project's state as plain values; with the paths of the documents, if one collection was asked for."""
+    listed = {} if documents is None else {"document_paths": list(documents)}
     return {
         "root": str(status.root),
         "database": status.database,
@@ -217,6 +249,9 @@ def status_json(status: Status) -> dict[str, object]:
                 **collection_json(each.collection),
                 **asdict(each.statistics),
                 "embedder": each.collection.embedder or None,
+                "chunk_size": each.collection.chunk_size,
+                "chunk_overlap": each.collection.chunk_overlap,
+                **listed,
                 "problems": [
                     {"path": state.path, "kind": state.problem.kind, "reason": state.problem.reason}
                     for state in each.problems

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.errors import EmbedderError
-from annai.models.catalog import KnownModel
+from annai.models.catalog import MODELS, KnownModel
+from annai.models.names import known_model
 from annai.settings import Embedding
 
 AUTO = "auto"
@@ -46,10 +47,13 @@ class Prefixes:
 NO_PREFIXES = Prefixes()
 
 
-def configured_prefixes(settings: Embedding, known: KnownModel | None) -> Prefixes:
-    """The prefixes that the settings name, else those of the known model; `AUTO` where only the model can tell."""
+def configured_prefixes(settings: Embedding, known: KnownModel | None, *, runs_code: bool = False) -> Prefixes:
+    """The prefixes that the settings name, else those of the known model; `AUTO` where only the model can tell.
+
+    Where the model's own code runs (`runs_code`), it may add them itself.
+    """
     asked = Prefixes(settings.query_prefix, settings.document_prefix)
-    if known is None or known.has_remote_code:
+    if known is None or (runs_code and known.adds_prefixes):
         return asked
     return asked.or_else(Prefixes(known.query_prefix, known.document_prefix))
 
@@ -58,10 +62,18 @@ def configured_dimension(settings: Embedding, known: KnownModel | None, default:
     """How many numbers a vector is to have; 0 where only the model can tell."""
     if not settings.dimensions:
         return default or (known.dimension if known else 0)
-    if known and not known.allows(settings.dimensions):
-        smaller = f" (or {', '.join(map(str, known.truncations))})" if known.truncations else ""
-        raise _wrong_dimension(known.name, f"{known.dimension}{smaller}", settings)
+    # A folder is known by its name, though its own files say how it was trained.
+    named = known or known_model(Path(settings.model).name)
+    if named and not named.allows(settings.dimensions):
+        raise _wrong_dimension(named.name, dimensions_text(named), settings)
     return settings.dimensions
+
+
+def dimensions_text(known: KnownModel) -> str:
+    """The dimensions that a known model's vectors may have, for people."""
+    if known.min_dimension:
+        return f"{known.min_dimension} to {known.dimension}" if known.dimension else f"{known.min_dimension} or more"
+    return " or ".join(map(str, (known.dimension, *known.truncations)))
 
 
 def truncate(rows: NDArray[np.float32], settings: Embedding, name: str) -> NDArray[np.float32]:
@@ -93,7 +105,8 @@ def folder_name(folder: Path) -> str:
 
 
 def _wrong_dimension(name: str, possible: str, settings: Embedding) -> EmbedderError:
+    others = ", ".join(each.name for each in MODELS if each.min_dimension or each.truncations)
     return EmbedderError(
         f"{name} makes vectors of {possible} numbers, but embedding.dimensions is {settings.dimensions}; "
-        "correct it in annai.toml."
+        f"correct it in annai.toml. Vectors that can be cut have, by their cards: {others}."
     )

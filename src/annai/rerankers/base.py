@@ -1,11 +1,13 @@
 """Which of the best results answer a question best? The contract of rerankers, and the table of providers."""
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib import import_module
 from typing import cast
 
+from annai import plugins
 from annai.config import Config
 from annai.errors import RerankerError
 
@@ -64,6 +66,27 @@ class Reranker(ABC):
         return scores
 
 
+class MissingReranker(Reranker):
+    """Stands for one that cannot be had, so that a search answers and says so."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self._reason = reason
+
+    def load(self) -> None:
+        """Say why."""
+        raise RerankerError(self._reason)
+
+    def score(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:  # noqa: ARG002 - it reads nothing
+        """Say why."""
+        raise RerankerError(self._reason)
+
+
+def sigmoid(logits: Sequence[float]) -> list[float]:
+    """What a model's outputs mean between 0 and 1; their order stays."""
+    return [1 / (1 + math.exp(-min(max(each, -700.0), 700.0))) for each in logits]
+
+
 PROVIDERS = {
     "cross-encoder": "annai.rerankers.cross_encoder",
     "http": "annai.rerankers.http",
@@ -75,4 +98,10 @@ def load_reranker(config: Config) -> Reranker | None:
     """The reranker that the settings name, or None."""
     if config.search.rerank == "off":
         return None
-    return cast(Reranker, import_module(PROVIDERS[config.search.rerank]).create(config))
+    name = config.search.rerank
+    if name in PROVIDERS:
+        return cast(Reranker, import_module(PROVIDERS[name]).create(config))
+    try:
+        return cast(Reranker, plugins.load("annai.rerankers", name, RerankerError)(config))
+    except RerankerError as error:
+        return MissingReranker(str(error))

@@ -14,7 +14,7 @@ from annai.models.devices import choose_device, free_device_memory
 from annai.models.extras import ModelUnavailable, load_extra
 from annai.models.unloading import AutoUnloaded
 from annai.models.weights import find_weights, silence_transformers
-from annai.rerankers.base import Reranker
+from annai.rerankers.base import Reranker, sigmoid
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -48,11 +48,15 @@ class CrossEncoderReranker(Reranker):
     def score(self, query: str, texts: Sequence[str], seconds: float) -> list[float]:  # noqa: ARG002 - chunks are short
         """Let the model read the question with each text."""
         with self._model.use() as model:
+            from torch import nn  # an extra, and loaded already
+
             pairs = [(query, text) for text in texts]
-            scores = np.asarray(model.predict(pairs, batch_size=len(pairs), show_progress_bar=False), np.float32)
-        if scores.shape != (len(texts),) or not np.isfinite(scores).all():
+            # The logits, whatever the model's files say: some put a sigmoid over them (bge), others none (ms-marco).
+            options = {"batch_size": len(pairs), "show_progress_bar": False, "activation_fn": nn.Identity()}
+            logits = np.asarray(model.predict(pairs, **options), np.float64)
+        if logits.shape != (len(texts),) or not np.isfinite(logits).all():
             raise RerankerError(f"{self._settings.model} does not return one score for each text, so it is no reranker")
-        return [float(each) for each in scores.clip(0, 1)]
+        return sigmoid(logits.tolist())
 
     def close(self) -> None:
         """Unload the model."""

@@ -34,17 +34,18 @@ def fuse(answers: Sequence[Answer]) -> Answer:
 def rerank(answer: Answer, reranker: Reranker, settings: Rerank) -> Answer:
     """Put the first results into the order that the reranker gives them.
 
-    If that fails or takes too long, the order stays and the answer's note says why.
+    If it is missing, fails or takes too long, the order stays and the answer's note says why.
     """
-    reranker.load()
-    start = perf_counter()
     query = searched_text(answer)
     first, rest = answer.results[: settings.candidates], answer.results[settings.candidates :]
     try:
+        reranker.load()
+        start = perf_counter()
         with timer("rerank"):
             scores = reranker.rerank(query, [_reranker_text(hit) for hit in first], settings.budget_seconds)
     except RerankerError as error:
-        return dataclasses.replace(answer, note=f"not reranked: {error}")
+        note = "; ".join(each for each in (answer.note, f"not reranked: {error}") if each)
+        return dataclasses.replace(answer, note=note)
     took = (perf_counter() - start) * 1000
     ordered = sorted(zip(scores, first, strict=True), key=lambda each: -each[0])
     results = (

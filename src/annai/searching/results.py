@@ -16,6 +16,7 @@ from annai.searching.preview import Preview, Previewed, make_previews
 from annai.stores.base import PassageSearcher
 from annai.text.fields import FIELD_NAMES, passage_fields
 from annai.text.links import link_share
+from annai.text.metadata import document_times
 from annai.text.tokens import query_words, words
 from annai.timer import timer
 from annai.types import Document, Section, StoredSection, section_id
@@ -270,6 +271,7 @@ def _hit(section: Section, result: Result, document: Document, preview: Preview,
         "document": document.text,
         "none": "",
     }
+    created, updated = document_times(document.front_matter, document.state.mtime_ns)
     return Hit(
         id=section_id(stored.collection, stored.path, section),
         collection=stored.collection,
@@ -286,6 +288,8 @@ def _hit(section: Section, result: Result, document: Document, preview: Preview,
         token_count=section.token_count,
         score=round(scored.confidence, 4),
         content=texts[content],
+        created=created,
+        updated=updated,
         preview=preview.text,
         preview_line=preview.line,
         index_status="outdated" if stored.problem else "updating" if stored.waiting else "latest",

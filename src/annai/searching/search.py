@@ -49,8 +49,8 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
 
 def sort_hits(hits: Sequence[Hit], sort: Sort) -> Sequence[Hit]:
     """The best hits, given best first, in the order that was asked for; sorting does not change which they are."""
-    if sort == "depth":
-        return sorted(hits, key=lambda hit: hit.depth)
+    if sort in ("depth", "-depth"):
+        return sorted(hits, key=lambda hit: hit.depth if sort == "depth" else -hit.depth)
     if sort == "path":
         return sorted(hits, key=lambda hit: (hit.collection, hit.path, hit.start_position))
     return hits

@@ -17,7 +17,7 @@ from annai.asking.query import query_options
 from annai.errors import AnnaiError, NotFound, ServerError
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Done, Progress, Project
 from annai.serving.connection import CALL_SECONDS, Connection
-from annai.types import ImportSummary, Request, Selection, Status
+from annai.types import ImportSummary, Queued, Selection, Status
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,6 +59,7 @@ class Client(Project):
     document_paths = _remote(Project.document_paths)
     folder = _remote(Project.folder)
     browse = _remote(Project.browse)
+    fields = _remote(Project.fields)
     why_missing = _remote(Project.why_missing)
     add_collection = _remote(Project.add_collection)
     update_collection = _remote(Project.update_collection)
@@ -97,7 +98,7 @@ class Client(Project):
         """Index again what lies under these paths (everything, if none is given), and wait until it is done."""
         return _from_here(lambda spell: self._rebuild([*map(spell, paths)], force, allow_deletions, progress=progress))
 
-    def request_index(self, path: str, force: bool = False) -> list[Request]:
+    def request_index(self, path: str, force: bool = False) -> Queued:
         """Queue what lies under a path, and return without waiting."""
         return _from_here(lambda spell: self._request_index(spell(path), force))
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
+from annai import plugins
+from annai.errors import ConfigError
 from annai.settings import Chunking
 from annai.types import Document, Section
 
@@ -37,4 +39,6 @@ STRATEGIES = {
 
 def load_splitter(strategy: str) -> Splitter:
     """The splitter of a strategy."""
-    return cast(Splitter, import_module(STRATEGIES[strategy]).split)
+    if strategy in STRATEGIES:
+        return cast(Splitter, import_module(STRATEGIES[strategy]).split)
+    return cast(Splitter, plugins.load("annai.splitters", strategy, ConfigError))

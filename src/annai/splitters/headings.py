@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from annai.settings import Chunking
-from annai.splitters.cuts import Cuts, character_parts
+from annai.splitters.cuts import Cuts, character_parts, token_pieces
 from annai.splitters.sections import MAX_DEPTH
 from annai.splitters.tree import Tree
 from annai.text.tokens import count_tokens
@@ -15,32 +15,16 @@ def split(document: Document, chunking: Chunking) -> Sequence[Section]:
     """Cut a document at the headings of `heading_levels`, and chunks longer than `max_chars` again.
 
     A chunk shorter than `min_chars` joins the next one, or the one before it if it is the last. A joined chunk has at
-    most `max_chars` + `min_chars` characters, not counting blanks at its edges. Chunks are children of the root.
+    most `max_chars` + `min_chars` characters, not counting blanks at its edges. Chunks are children of the root; one
+    of more than `size` tokens has overlapping pieces.
     """
     tree = Tree(document)
     chunks = [part for chunk in _chunks(document, chunking) for part in _split_long(tree, chunk, chunking)]
     chunks = _merge_short(tree, chunks, chunking)
-    root = tree.add(
-        None,
-        (document.body_start, len(document.text)),
-        count_tokens(document.text[document.body_start :]),
-        depth=0,
-        heading=document.title,
-        heading_path=(),
-        number=(),
-        is_passage=len(chunks) <= 1,
-    )
-    if not root.is_passage:
-        for number, chunk in enumerate(chunks, start=1):
-            tree.add(
-                root,
-                (chunk.start, chunk.end),
-                count_tokens(document.text[chunk.start : chunk.end]),
-                depth=chunk.depth,
-                heading=chunk.heading,
-                heading_path=chunk.path,
-                number=(number,),
-            )
+    whole = _Chunk(document.body_start, len(document.text), 0, document.title, ())
+    root = _add(tree, None, whole, (), chunking, is_leaf=len(chunks) <= 1)
+    for number, chunk in enumerate(chunks if len(chunks) > 1 else (), start=1):
+        _add(tree, root, chunk, (number,), chunking)
     return tree.sections
 
 
@@ -51,6 +35,36 @@ class _Chunk:
     depth: int
     heading: str
     path: tuple[str, ...]
+
+
+def _add(
+    tree: Tree,
+    parent: Section | None,
+    chunk: _Chunk,
+    number: tuple[int, ...],
+    chunking: Chunking,
+    *,
+    is_leaf: bool = True,
+) -> Section:
+    """Add a chunk; a leaf that is too long gets its pieces."""
+    text = tree.document.text[chunk.start : chunk.end]
+    count = count_tokens(text)
+    pieces: list[tuple[int, int, int]] = []
+    if is_leaf and count > chunking.size:
+        pieces = token_pieces(text, tree.blocks(chunk.start, chunk.end), chunking.size, chunking.overlap)
+    section = tree.add(
+        parent,
+        (chunk.start, chunk.end),
+        count,
+        depth=chunk.depth,
+        heading=chunk.heading,
+        heading_path=chunk.path,
+        number=number,
+        is_passage=is_leaf and len(pieces) <= 1,
+    )
+    if len(pieces) > 1:
+        tree.add_pieces(section, pieces)
+    return section
 
 
 def _chunks(document: Document, chunking: Chunking) -> Iterator[_Chunk]:

@@ -111,6 +111,9 @@ class _SectionBuilder:
             size = min(self._chunking.size, self._chunking.max_tokens)
             tokens = self._positions.part(start, end)
             pieces = token_pieces(text, blocks, size, min(self._chunking.overlap, size // 2), tokens)
+        # Parts that stayed inside are found at their own depth by the section that holds them.
+        inside = [heading.level for heading in self._headings[max(part.first - 1, 0) : part.after - 1]]
+        part.last_depth = max(part.last_depth, *inside) if inside else part.last_depth
         leaf = self._add_section(parent, part, is_passage=len(pieces) <= 1)
         if not leaf.is_passage:
             self._tree.add_pieces(leaf, pieces)

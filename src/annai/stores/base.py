@@ -18,6 +18,7 @@ from typing import NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from annai import plugins
 from annai.answers import Where
 from annai.config import Config
 from annai.errors import StoreError
@@ -28,6 +29,7 @@ from annai.types import (
     Document,
     FileState,
     ListedDocument,
+    MetadataField,
     Request,
     RequestStatus,
     Section,
@@ -45,6 +47,10 @@ PROCESS_ENDED = "the process that was indexing it ended"
 
 STAGING_SUFFIX = ":building"
 """Marks a collection that is being built, within `bulk`, to replace the one before the colon."""
+
+
+MAX_FIELDS, MAX_FIELD_VALUES = 200, 5
+"""What a list of the fields of a collection's documents tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +210,21 @@ class DocumentReader(ABC):
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document in their order; empty if there is no such document."""
 
+    @abstractmethod
+    def metadata(self, collection: str, name: str) -> list[tuple[str, str]]:
+        """What the collection's documents say about themselves under a name, in no order: path and value, as JSON.
+
+        A document may have several values, or none (`text.metadata`).
+        """
+
+    @abstractmethod
+    def fields(self, collection: str) -> list[MetadataField]:
+        """The names under which the collection's documents say something, those of most documents first.
+
+        At most `MAX_FIELDS`, each with its `MAX_FIELD_VALUES` most frequent values, ties by name and by the value's
+        JSON.
+        """
+
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Within the block every read sees one state of the index, whatever is written meanwhile."""
@@ -228,8 +249,8 @@ class DocumentWriter(DocumentReader):
     def swap_collection(self, staging: str, name: str) -> None:
         """Make the documents of `staging` those of `name`, whose own are deleted, and forget `staging`; all at once.
 
-        The collection `name` takes `staging`'s embedder, settings and import time and keeps the rest of its own. Both
-        must exist; if one does not, a `StoreError` names it.
+        The collection `name` takes `staging`'s embedder, settings, chunk sizes and import time and keeps the rest of
+        its own. Both must exist; if one does not, a `StoreError` names it.
         """
 
     @abstractmethod
@@ -347,6 +368,12 @@ class StoreUpkeep(ABC):
     def vacuum(self) -> None:
         """Give back the space of what was deleted, and order the index for searching."""
 
+    def apply_settings(self) -> None:  # noqa: B027 - most engines have no such settings
+        """Build again what was built with other settings of the engine (`store.hnsw_*`); searches go on meanwhile.
+
+        Only the holder of the index lock may call it: nobody else writes then.
+        """
+
 
 class Store(DocumentWriter, PassageSearcher, StoreUpkeep):
     """Documents, their sections, vectors and keywords, and what is remembered of files and collections.
@@ -392,13 +419,17 @@ ENGINES = {
 def load_store(config: Config) -> Store:
     """Open the store that the settings name."""
     engine = config.store.engine
+    if engine not in ENGINES:
+        return cast(Store, plugins.load("annai.stores", engine, StoreError)(config))
     try:
         module = import_module(ENGINES[engine])
     except ImportError as error:
         if (error.name or "").startswith("annai"):
             raise
+        from annai.installation import install_command  # needed only here
+
         raise StoreError(
             f"store.engine is {engine!r}, and what it needs is not installed ({error.name}); "
-            f"run `pip install 'annai[{engine}]'`."
+            f"run `{install_command(engine)}`."
         ) from error
     return cast(Store, module.open_store(config))

@@ -26,10 +26,21 @@ from annai.stores.bm25 import (
     word_value,
 )
 from annai.stores.memory_requests import MemoryRequests
+from annai.stores.metadata import count_fields
 from annai.stores.paths import is_under, path_prefixes, trim_prefix
 from annai.stores.scores import top_scores
 from annai.text.fields import FieldWeights
-from annai.types import Collection, Document, FileState, ListedDocument, Outline, Statistics, StoredSection
+from annai.text.metadata import document_times, metadata
+from annai.types import (
+    Collection,
+    Document,
+    FileState,
+    ListedDocument,
+    MetadataField,
+    Outline,
+    Statistics,
+    StoredSection,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,6 +115,8 @@ class MemoryStore(Store):
             old,
             embedder=new.collection.embedder,
             settings=new.collection.settings,
+            chunk_size=new.collection.chunk_size,
+            chunk_overlap=new.collection.chunk_overlap,
             imported_at=new.collection.imported_at,
         )
         self._contents[name] = self._contents.pop(staging)
@@ -114,10 +127,27 @@ class MemoryStore(Store):
         documents = self._contents[collection].documents if collection in self._contents else {}
         paths = sorted(path for path in documents if path > after)[:limit]
         sections = {path: documents[path][1].sections for path in paths}
+        states = self._contents[collection].states if paths else {}
         return [
-            ListedDocument(path, documents[path][1].document.title, len(sections[path]), sections[path][0].token_count)
+            ListedDocument(
+                path,
+                documents[path][1].document.title,
+                len(sections[path]),
+                sections[path][0].token_count,
+                *document_times(documents[path][1].document.front_matter, states[path].mtime_ns),
+            )
             for path in paths
         ]
+
+    @_with_lock
+    def metadata(self, collection: str, name: str) -> list[tuple[str, str]]:
+        """From the front matter of every document."""
+        return [(path, value) for path, own, value in self._metadata(collection) if own == name]
+
+    @_with_lock
+    def fields(self, collection: str) -> list[MetadataField]:
+        """Count what every document says."""
+        return count_fields(self._metadata(collection))
 
     @_with_lock
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
@@ -292,6 +322,13 @@ class MemoryStore(Store):
         if collection not in self._contents:
             raise unknown_collection(collection)
         return self._contents[collection]
+
+    def _metadata(self, collection: str) -> Iterator[tuple[str, str, str]]:
+        """Every path with every name and value."""
+        contents = self._contents.get(collection)
+        for path, (_, indexed) in contents.documents.items() if contents else ():
+            for name, value in metadata(indexed.document.front_matter):
+                yield path, name, value
 
     def _documents(self, where: Where | None = None) -> list[tuple[int, IndexedDocument]]:
         """Every document that passes a restriction, with the key of its root."""

@@ -9,7 +9,17 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.types import Collection, Document, FileState, Format, Problem, Section, StoredSection
+from annai.text.metadata import document_times
+from annai.types import (
+    Collection,
+    Document,
+    FileState,
+    Format,
+    ListedDocument,
+    Problem,
+    Section,
+    StoredSection,
+)
 
 Row = Sequence[Any]
 """A row as a database returns it; the types of its values are the schema's."""
@@ -18,7 +28,8 @@ SQLValue = None | int | float | bytes | str
 """What a column holds."""
 
 COLLECTION_COLUMNS = (
-    *("name", "source", "description", "enabled", "imported_at", "embedder", "settings", "owner", "origin"),
+    *("name", "source", "description", "enabled", "imported_at", "embedder", "settings", "chunk_size", "chunk_overlap"),
+    *("owner", "origin"),
 )
 KEPT_COLUMNS = ("name", "description", "source", "enabled", "owner", "origin")
 """What a collection keeps of its own when another's documents become its own."""
@@ -34,6 +45,9 @@ SECTION_COLUMNS = (
 
 NOT_TEXT = "A text has half of a surrogate pair in it, which no index can hold; correct it."
 """JSON, and the names of files in no encoding, can carry one."""
+
+NO_FRONT_MATTER = "{}"
+"""What is kept of a document that says nothing about itself."""
 
 SUPERSEDED = "a newer request came"
 """Why a request was skipped when its path was queued again."""
@@ -62,6 +76,13 @@ def select_sections(prefix: str, requests: str) -> str:
     """
 
 
+def read_listed(row: Row) -> ListedDocument:
+    """A document of a list: path, title, sections and tokens, the front matter, and the time of its file."""
+    path, title, sections, tokens, front_matter, mtime_ns = row
+    values = json.loads(front_matter) if front_matter != NO_FRONT_MATTER else {}
+    return ListedDocument(path, title, sections, tokens, *document_times(values, mtime_ns))
+
+
 def collection_row(collection: Collection) -> tuple[SQLValue, ...]:
     """The values of `COLLECTION_COLUMNS`."""
     return (
@@ -72,6 +93,8 @@ def collection_row(collection: Collection) -> tuple[SQLValue, ...]:
         collection.imported_at,
         collection.embedder,
         collection.settings,
+        collection.chunk_size,
+        collection.chunk_overlap,
         collection.owner,
         collection.origin,
     )

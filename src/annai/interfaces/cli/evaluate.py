@@ -3,7 +3,7 @@
 import tempfile
 import tomllib
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from annai.opening import open_project
 from annai.project import Project
 from annai.searching.evaluation import Evaluation, QuestionResult, evaluate, read_judgements, read_questions, write_run
 from annai.settings import SECTIONS, ListFormat
-from annai.types import Collection
 from annai.values import choices
 
 SAME_INDEX = frozenset({"search", "rerank"})
@@ -110,7 +109,10 @@ def _index_apart(config: Config, setting: str, changed: Config, folder: str, *, 
     try:
         for each in collections:
             if each.source.is_dir():
-                opened.store.save_collection(Collection(each.name, each.source, each.description, each.enabled))
+                copy = replace(each, imported_at="", embedder="", settings="")
+                if section == "chunking":
+                    copy = replace(copy, chunk_size=None, chunk_overlap=None)
+                opened.store.save_collection(copy)
         with progress_bar("Indexing") as progress:
             opened.refresh(progress=progress, confirm=confirm_large_index(yes))
     except BaseException:

@@ -5,13 +5,15 @@ from time import perf_counter
 
 import click
 
+from annai.collection import only_one
 from annai.config import Config, override
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import allow_deletions_option, project_command
 from annai.interfaces.cli.progress import indexed_line, progress_bar, short_duration
 from annai.interfaces.terminal import echo
-from annai.opening import open_project, own_server
-from annai.types import ImportMode, ImportSummary
+from annai.opening import open_project
+from annai.project import Project
+from annai.types import IMPLICIT_COLLECTION, ImportMode, ImportSummary
 from annai.values import choices
 
 
@@ -26,8 +28,12 @@ from annai.values import choices
     help="new: index an empty collection; replace: rebuild it, then swap; update: index what changed.",
 )
 @click.option("--database", type=click.Path(path_type=Path), help="Index file, instead of the one in the settings.")
-@click.option("--chunk-size", type=int, help="Tokens per window or piece (chunking.size).")
-@click.option("--chunk-overlap", type=int, help="Tokens shared by neighbours (chunking.overlap).")
+@click.option(
+    "--chunk-size",
+    type=int,
+    help="Tokens per window or piece; the collection keeps it. 0: follow chunking.size and chunking.overlap again.",
+)
+@click.option("--chunk-overlap", type=int, help="Tokens shared by neighbours; the collection keeps it.")
 @allow_deletions_option
 @click.option(
     "--adopt", is_flag=True, help="In an index that machines share: let this machine index it, with its settings."
@@ -44,24 +50,51 @@ def command(
     adopt: bool,
 ) -> None:
     """Index all of a collection, or what changed."""
-    config = override(config, "chunking", size=chunk_size, overlap=chunk_overlap)
-    config = override(config, "database", path=str(database.absolute()) if database else None)
-    is_chunked_otherwise = chunk_size is not None or chunk_overlap is not None
-    if is_chunked_otherwise and (config.server_url or own_server(config)):
-        raise ConfigError(
-            "A running server uses its own chunk size and overlap: set chunking.size or chunking.overlap in annai.toml "
-            "and run `annai server restart`, or run `annai server stop` first."
-        )
+    own = config
+    if database:
+        _check_file(own)
+        config = override(config, "database", path=str(database.absolute()))
     start = perf_counter()
     try:
         with open_project(config) as project, progress_bar("Indexing", tell=False) as progress:
-            summary = project.import_collection(name, mode, allow_deletions, adopt, progress=progress)
+            if database:
+                name = _register(own, project, name)
+            summary = project.import_collection(
+                name, mode, chunk_size, chunk_overlap, allow_deletions, adopt, progress=progress
+            )
     except KeyboardInterrupt:
         if mode != "replace":
             raise
         # What was built so far is deleted, unlike what an update indexed.
         raise KeyboardInterrupt("the collection is as it was before.") from None
     tell(summary, perf_counter() - start)
+
+
+def _check_file(config: Config) -> None:
+    """Refuse --database where no index file would be used."""
+    if config.server_url:
+        raise ConfigError("A server has its own index file; leave out --database or --server.")
+    if config.store.engine in ("postgres", "memory"):
+        raise ConfigError(f"--database names an index file, and store.engine is {config.store.engine!r}; leave it out.")
+
+
+def _register(own: Config, project: Project, name: str) -> str:
+    """Register in another index file the collection that the project's own index has; returns its name."""
+    if not own.database_path.exists():
+        return name
+    with open_project(own) as index:
+        registered = index.list_collections()
+    candidates = [each for each in registered if (each.name == name if name else each.enabled)]
+    if not candidates:
+        return name
+    chosen = only_one(candidates)
+    known = project.list_collections()
+    if chosen.name == IMPLICIT_COLLECTION:
+        if known:
+            project.update_collection(chosen.name, enabled=True)
+    elif chosen.name not in {each.name for each in known}:
+        project.add_collection(chosen.name, chosen.source, chosen.description)
+    return chosen.name
 
 
 def tell(summary: ImportSummary, seconds: float) -> None:

@@ -10,12 +10,16 @@ import click
 
 from annai.config import Config, override, secret
 from annai.embedders.base import Embedder, Vectors, load_embedder
+from annai.embedders.static import BUNDLED
 from annai.errors import ConfigError
+from annai.installation import install_command
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import print_json, print_table, size
 from annai.interfaces.terminal import echo, standard_output
-from annai.models.catalog import KEY_VARIABLES, MODELS, KnownModel, known_model, provider_of
+from annai.models.catalog import KEY_VARIABLES, MODELS, RERANKERS, KnownModel, KnownReranker
 from annai.models.extras import EXTRAS, is_installed
+from annai.models.names import known_model, provider_of, served_model
+from annai.models.vectors import dimensions_text
 from annai.models.weights import downloaded_weights
 from annai.settings import Embedding
 
@@ -40,12 +44,12 @@ def command() -> None:
 @format_option
 @project_command(docs_dir=False, server=False)
 def ls(config: Config, form: str | None) -> None:
-    """List the known models.
+    """List the known models, the rerankers last.
 
     Others work too: any that sentence-transformers loads, an ONNX folder, or a
     service with an OpenAI-compatible API.
     """
-    shown = [_described(model) for model in (_bundled(), *MODELS)]
+    shown = [_described(model) for model in (_bundled(), *MODELS)] + [_described_reranker(each) for each in RERANKERS]
     if (form or config.display.default_format) == "json":
         print_json(shown)
         return
@@ -69,7 +73,7 @@ def show(config: Config, name: str, form: str | None) -> None:
     """Show a model, or the one in the settings, and how to select it."""
     settings = _settings(config, name)
     embedder = load_embedder(settings, config.model, config.retry)
-    known = known_model(settings.model) if settings.model else None
+    known = served_model(settings.model) if settings.model else None
     values: dict[str, object] = {
         "provider": settings.provider,
         "model": settings.model or "(the provider's own)",
@@ -81,7 +85,7 @@ def show(config: Config, name: str, form: str | None) -> None:
     }
     if known:
         values |= {"query_prefix": known.query_prefix, "document_prefix": known.document_prefix}
-        values["max_tokens"] = known.max_tokens
+        values |= {"max_tokens": known.max_tokens, "source": known.source}
     if (form or config.display.default_format) == "json":
         print_json(values)
         return
@@ -155,35 +159,47 @@ def _settings(config: Config, name: str, provider: str | None = None) -> Embeddi
 
 def _bundled() -> KnownModel:
     embedder = load_embedder(Embedding())
-    return KnownModel("static", "static", embedder.dimension, 0, "ja, en", "Apache-2.0", "16 MB")
+    weight = size(sum(file.stat().st_size for file in BUNDLED.iterdir()))
+    return KnownModel("static", "static", embedder.dimension, 0, "ja, en", "Apache-2.0", weight)
 
 
 def _described(model: KnownModel) -> dict[str, object]:
-    smaller = " or less" if model.can_truncate_anywhere else "".join(f", {each}" for each in model.truncations)
     return {
         "name": model.name,
         "provider": model.provider,
         "size": model.parameters,
         "languages": model.languages,
-        "dimensions": f"{model.dimension}{smaller}",
+        "dimensions": dimensions_text(model),
         "licence": model.licence,
-        "installed": _installed(model),
+        "installed": _installed(model.provider, model.name),
+    }
+
+
+def _described_reranker(model: KnownReranker) -> dict[str, object]:
+    return {
+        "name": model.name,
+        "provider": "cross-encoder",
+        "size": model.parameters,
+        "languages": model.languages,
+        "dimensions": "",
+        "licence": model.licence,
+        "installed": _installed("cross-encoder", model.name),
     }
 
 
 def _shorten(column: str, value: str) -> str:
     """A value as the table shows it on a terminal."""
     if column == "dimensions":
-        return re.sub(r", .*, ", "…", value)
+        return re.sub(r" or (.* or )?", "…", value).replace(" to ", "–")
     return value.partition(":")[0].removesuffix(" languages")
 
 
-def _installed(model: KnownModel) -> str:
-    if not is_installed(model.provider):
-        return f"no: pip install 'annai[{EXTRAS[model.provider][0]}]'"
-    if variables := KEY_VARIABLES.get(model.provider):
+def _installed(provider: str, name: str) -> str:
+    if not is_installed(provider):
+        return f"no: {install_command(EXTRAS[provider][0])}"
+    if variables := KEY_VARIABLES.get(provider):
         return "yes" if secret(*variables) else f"no key: {variables[0]}"
-    if model.provider == "sentence-transformers" and downloaded_weights(model.name) is None:
+    if provider in ("sentence-transformers", "cross-encoder") and downloaded_weights(name) is None:
         return "not fetched"
     return "yes"
 

@@ -32,8 +32,22 @@ from annai.values import choices
 )
 @click.option("--path", "paths", multiple=True, help="Search only files under this path or glob; repeatable.")
 @click.option("--exclude", "excludes", multiple=True, help="Exclude files under this path or glob; repeatable.")
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="CONDITION",
+    help="Search only documents whose front matter says so: status=draft, tags=k8s, date>=2025-01-01; repeatable.",
+)
+@click.option("--since", default="", metavar="WHEN", help="Search only documents updated since: 2w, or 2025-01-31.")
+@click.option("--until", default="", metavar="WHEN", help="Search only documents last updated until then.")
 @click.option("--mode", type=click.Choice(choices(Mode)), help="Search by meaning, words or both.")
-@click.option("--sort", type=click.Choice(choices(Sort)), default="score", show_default=True)
+@click.option(
+    "--sort",
+    type=click.Choice(choices(Sort)),
+    default="score",
+    show_default=True,
+    help="Order of the best results; depth: documents first, -depth: the deepest sections first.",
+)
 @click.option("--clean-only", is_flag=True, help="Exclude documents that changed since they were indexed.")
 @click.option(
     "--content",
@@ -54,6 +68,9 @@ def command(
     depths: tuple[int, ...],
     paths: tuple[str, ...],
     excludes: tuple[str, ...],
+    where: tuple[str, ...],
+    since: str,
+    until: str,
     mode: Mode | None,
     sort: Sort,
     clean_only: bool,
@@ -75,6 +92,11 @@ def command(
 
     --path and --exclude take a file or folder, as it is shown or absolute, or a glob:
     "docs/**/*.md" is relative to where you are, "*.md" matches names everywhere.
+
+    --where compares with =, !=, <, <=, > or >=: numbers as numbers, dates as dates
+    (2025 is the whole year), a list by each of its values. Quote < and > for your shell.
+    "status=" finds documents without the field. `annai status --fields` lists the fields.
+    --since and --until take how long ago (12h, 3d, 2w, 6m, 1y) or a date.
     """
     asked = make_query(
         query,
@@ -85,6 +107,9 @@ def command(
         paths=[filter_from_here(each, config.root) for each in paths],
         excludes=[filter_from_here(each, config.root) for each in excludes],
         clean_only=clean_only,
+        where=where,
+        since=since,
+        until=until,
         depths=depths,
         mode=mode or config.search.mode,
         sort=sort,
@@ -99,7 +124,7 @@ def command(
     print_answer(answer, form, config, preview_lines=preview_lines, explain=explain)
     for line in unmatched_lines(answer):
         echo(line, err=True)
-    if not answer.results and not answer.unmatched:
+    if not answer.results and not answer.unmatched and not answer.unmet:
         note = f" ({answer.note})" if answer.note else ""
         echo(f"Nothing found for {query!r}{note}; try other or fewer words.", err=True)
     if not answer.confident:

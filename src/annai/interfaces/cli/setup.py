@@ -1,6 +1,7 @@
 """`annai setup`: tell an agent's program about this project."""
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -8,6 +9,7 @@ import click
 from annai.config import Config, load_config
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import project_command
+from annai.interfaces.setup.aliases import ALIASES, add_aliases, remove_aliases
 from annai.interfaces.setup.entries import (
     Target,
     apply_edit,
@@ -25,7 +27,7 @@ from annai.interfaces.terminal import echo, is_terminal, warn
 
 
 @click.command()
-@click.argument("programs", nargs=-1, type=click.Choice([*PROGRAMS]), metavar="[PROGRAM]...")
+@click.argument("programs", nargs=-1, type=click.Choice([*PROGRAMS, "aliases"]), metavar="[PROGRAM]...")
 @click.option("--all", "every", is_flag=True, help="Every program that is installed here.")
 @click.option("--remove", is_flag=True, help="Remove this project from the programs again.")
 @click.option("--project", "level", flag_value="project", help="Write the file of this project (the default).")
@@ -47,11 +49,17 @@ def command(
     Adds `annai mcp` to the configuration file of each PROGRAM. The rest of the file stays
     the same, and a backup is made before it changes. Without a PROGRAM, lists those that
     are installed here, and where this project is set up.
+
+    `annai setup aliases` lets annai answer to the names of two predecessors, mdvec and
+    search-docs.
     """
     if every and programs:
         raise click.UsageError("Name programs, or use --all.")
     if remove and (http or only_print):
         raise click.UsageError("--remove goes with neither --http nor --print.")
+    if "aliases" in programs:
+        _set_aliases(is_alone=len(programs) == 1, remove=remove)
+        return
     if not (every or programs):
         if remove or http or only_print or level:
             raise click.UsageError("Name a program, or use --all.")
@@ -64,21 +72,35 @@ def command(
     ]
     if not chosen:
         raise ConfigError("No program that annai knows is installed here; name one, and its file is written anyway.")
+    if remove:
+        _for_each(chosen, lambda program: _remove(config, program, level, is_quiet=every))
+    else:
+        _for_each(chosen, lambda program: _add(config, program, level, http=http, only_print=only_print))
+
+
+def _for_each(programs: Sequence[Program], work: Callable[[Program], None]) -> None:
+    """Change the files of all; one that cannot be changed does not keep the others from it."""
     failures = 0
-    for program in chosen:
+    for program in programs:
         try:
-            if remove:
-                _remove(config, program, level, is_quiet=every)
-            else:
-                _add(config, program, level, http=http, only_print=only_print)
+            work(program)
         except ConfigError as error:
-            if len(chosen) == 1:
+            if len(programs) == 1:
                 raise
-            # One file that cannot be changed must not keep the others from it.
             warn(str(error))
             failures += 1
     if failures:
         raise click.exceptions.Exit(1)
+
+
+def _set_aliases(*, is_alone: bool, remove: bool) -> None:
+    if not is_alone:
+        raise click.UsageError("Set up aliases by themselves: annai setup aliases.")
+    names = " and ".join(ALIASES)
+    if remove:
+        echo("\n".join(f"Removed {place}." for place in remove_aliases()) or f"annai does not answer to {names}.")
+    else:
+        echo("\n".join(f"Wrote {place}." for place in add_aliases()) or f"annai already answers to {names}.")
 
 
 def _with_folder(config: Config) -> Config:

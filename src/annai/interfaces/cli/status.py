@@ -4,10 +4,12 @@ from collections import Counter
 
 import click
 
+from annai.asking.conditions import shorten_value
 from annai.config import Config
 from annai.indexing.deletions import GONE
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import (
+    field_json,
     local_time,
     print_json,
     print_lines,
@@ -19,27 +21,35 @@ from annai.interfaces.render import (
 )
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
-from annai.types import Status
+from annai.types import CollectionStatus, MetadataField, Status
+
+MAX_VALUE_CELLS = 24
+"""Characters of a value in the table of fields."""
 
 MOST_ALIKE = 20
 """Files with the same problem that are listed one by one."""
 
 
 @click.command()
-@click.option("-n", "--name", default="", help="Show only this collection, and list its documents.")
+@click.option("-n", "--name", default="", help="Show this collection alone, with all its documents.")
+@click.option("--fields", is_flag=True, help="List what --where can search by: the fields of the documents.")
 @format_option
 @project_command()
-def command(config: Config, name: str, form: str | None) -> None:
+def command(config: Config, name: str, fields: bool, form: str | None) -> None:
     """Show what is indexed, and what was left out.
 
     Lists each collection with its counts, the size on disk, and every file that was
-    skipped or failed, with the reason.
+    skipped or failed, with the reason. With --fields, lists instead what documents say
+    about themselves, in how many of them, and the most frequent values.
     """
+    if fields:
+        _print_fields(config, name, form)
+        return
     with open_project(config) as project:
         status = project.status(name)
-        paths = project.document_paths(name) if name else []
+        paths = project.document_paths(name) if name else None
     if (form or config.display.default_format) == "json":
-        print_json(status_json(status))
+        print_json(status_json(status, paths))
         return
     lines: list[tuple[str, ...]] = [
         ("Project   ", str(status.root)),
@@ -52,8 +62,10 @@ def command(config: Config, name: str, form: str | None) -> None:
         lines += queue_lines(status)
     print_lines(lines, config)
     echo()
-    _print_collections(status, config)
-    if not name:
+    if name:
+        _print_collection(status.collections[0], config)
+    else:
+        _print_collections(status, config)
         echo(f"\n{searched_sentence(status)}")
     if paths:
         echo()
@@ -63,6 +75,42 @@ def command(config: Config, name: str, form: str | None) -> None:
         if each.note:
             echo(f"\n{each.collection.name}: {each.note}")
     _print_problems(status, config)
+
+
+def _print_fields(config: Config, name: str, form: str | None) -> None:
+    with open_project(config) as project:
+        found = project.fields(name)
+    if (form or config.display.default_format) == "json":
+        print_json([field_json(each) for each in found])
+    elif not found:
+        echo("Nothing is indexed yet; `annai search` does that.", err=True)
+    else:
+        rows = [(each.name, f"{each.documents:,}", _frequent(each)) for each in found]
+        print_table(("field", "documents", "frequent values"), rows, config)
+
+
+def _frequent(field: MetadataField) -> str:
+    values = [f"{shorten_value(value, MAX_VALUE_CELLS)} ({count:,})" for value, count in field.values.items()]
+    return ", ".join(values) or "what they say, or the times of their files"
+
+
+def _print_collection(status: CollectionStatus, config: Config) -> None:
+    """All that is known of one collection."""
+    collection, statistics = status.collection, status.statistics
+    kinds = Counter(state.problem.kind for state in status.problems if state.problem)
+    problems = "".join(f", {count:,} {kind}" for kind, count in sorted(kinds.items()))
+    lines: list[tuple[str, ...]] = [
+        ("Collection ", collection.name, "" if collection.enabled else "(disabled)"),
+        ("Description", collection.description),
+        ("Source     ", str(collection.source)),
+        ("Documents  ", f"{statistics.documents:,}{problems}"),
+        ("Sections   ", f"{statistics.sections:,}"),
+        ("Vectors    ", f"{statistics.vectors:,}", f"({collection.embedder})" if collection.embedder else ""),
+        ("Last import", local_time(collection.imported_at) or "never"),
+    ]
+    sizes = (("Chunk size ", collection.chunk_size), ("Overlap    ", collection.chunk_overlap))
+    lines += [(label, f"{tokens:,} tokens (as an import was told)") for label, tokens in sizes if tokens is not None]
+    print_lines([tuple(filter(None, line)) for line in lines], config)
 
 
 def _print_collections(status: Status, config: Config) -> None:

@@ -65,7 +65,9 @@ def vacuum(config: Config) -> None:
 
 
 @command.command("migrate")
-@click.option("--to", "engine", required=True, type=click.Choice(KEPT), help="The engine to move to.")
+@click.option(
+    "--to", "engine", required=True, metavar="ENGINE", help=f"The engine to move to: {', '.join(KEPT)}, or a plugin."
+)
 @click.option("--url", default="", help="Where the engine is (store.url).")
 @project_command(server=False)
 def migrate(config: Config, engine: str, url: str) -> None:
@@ -77,6 +79,8 @@ def migrate(config: Config, engine: str, url: str) -> None:
     from annai.engine import Engine
     from annai.upkeep import maintenance  # it brings everything that indexes
 
+    if engine == "memory":
+        raise click.UsageError("The engine memory saves nothing; choose another.")
     if engine == "postgres" and not url:
         raise click.UsageError("Name the database with --url postgresql://USER@HOST/DATABASE.")
     other = override(config, "store", engine=engine, url=url)

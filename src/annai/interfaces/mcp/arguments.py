@@ -14,9 +14,9 @@ from typing import Any, Literal
 from annai.errors import QueryError
 from annai.values import Limits, TypeHint, decode, shorten, suggest
 
-Kind = Literal["string", "path", "integer", "boolean"]
+Kind = Literal["string", "path", "condition", "integer", "boolean"]
 
-_TYPES: dict[Kind, type] = {"string": str, "path": str, "integer": int, "boolean": bool}
+_TYPES: dict[Kind, type] = {"string": str, "path": str, "condition": str, "integer": int, "boolean": bool}
 
 ALIASES = {
     "query": ("q", "question", "text", "query_text", "search_query"),
@@ -31,6 +31,9 @@ ALIASES = {
     "mode": ("search_mode", "search_type"),
     "sort": ("sort_by",),
     "excludes": ("exclude",),
+    "where": ("filter", "filters", "condition", "conditions", "metadata"),
+    "since": ("after_date", "updated_since", "updated_after", "from_date"),
+    "until": ("before_date", "updated_until", "updated_before", "to_date"),
     "start_line": ("line", "from_line", "line_start"),
     "end_line": ("to_line", "line_end"),
     "page": ("next_page", "page_number"),
@@ -135,7 +138,9 @@ def _decoded(argument: Argument, value: object) -> object:
 
 
 def _as_list(argument: Argument, value: object) -> list[object]:
-    """The list that is meant: as it is, written as JSON in a string, with commas, or of one value."""
+    """The list that is meant: as it is, written as JSON in a string, with commas, of one value, or of an object's."""
+    if argument.kind == "condition" and isinstance(value, dict):
+        return [_condition(name, each) for name, each in value.items()]
     if not isinstance(value, str):
         return value if isinstance(value, list) else [value]
     if value.startswith("["):
@@ -147,6 +152,12 @@ def _as_list(argument: Argument, value: object) -> list[object]:
             return read
     has_commas = argument.kind == "integer" or (argument.choices and value not in argument.choices)
     return [each.strip() for each in value.split(",")] if has_commas else [value]
+
+
+def _condition(name: str, value: object) -> str:
+    """A condition that an object has: `{"status": "draft"}`, `{"date": ">=2025-01-01"}`."""
+    text = json.dumps(value) if isinstance(value, bool | int | float) else str(value)
+    return f"{name}{text}" if text.startswith(("=", "!=", "<", ">")) else f"{name}={text}"
 
 
 def _coerce(argument: Argument, value: object) -> object:
@@ -166,7 +177,7 @@ def _coerce(argument: Argument, value: object) -> object:
 
 def _property(argument: Argument) -> dict[str, Any]:
     # A model that is shown limits still oversteps them, and every one of them costs tokens.
-    value: dict[str, Any] = {"type": "string" if argument.kind == "path" else argument.kind}
+    value: dict[str, Any] = {"type": argument.kind if argument.kind in ("integer", "boolean") else "string"}
     if argument.choices and not argument.names_choices:
         value["enum"] = list(argument.choices)
     if argument.is_list:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from annai.asking.conditions import shorten_value
 from annai.errors import QueryError
 from annai.interfaces.mcp.budget import (
     Item,
@@ -18,7 +19,7 @@ from annai.interfaces.mcp.budget import (
 from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult
 from annai.interfaces.render import collection_json, searched_sentence, summary_line
 from annai.serving.wire import plain
-from annai.types import Collection, CollectionStatus, ImportSummary, ListedEntry, Listing, Status
+from annai.types import Collection, CollectionStatus, ImportSummary, ListedEntry, Listing, MetadataField, Status
 from annai.values import shorten
 
 SHARE = 0.2
@@ -83,8 +84,13 @@ def import_result(summary: ImportSummary, status: Status, reasons: Sequence[str]
     return ToolResult(fields, text)
 
 
-def status_result(status: Status, budget: int, page: int = 1, problem: str = "") -> ToolResult:
-    """The state of the index, and why it could not be brought up to date; of long lists, the page with this number."""
+def status_result(
+    status: Status, budget: int, page: int = 1, problem: str = "", fields_there: Sequence[MetadataField] = ()
+) -> ToolResult:
+    """The state of the index, and why it could not be brought up to date; of long lists, the page with this number.
+
+    Also the fields by which documents can be found.
+    """
     waiting = waiting_files(status)
     collections, share = status.collections, int(budget * SHARE)
     listed = paginate([*map(_state_item, collections)], share)
@@ -105,6 +111,7 @@ def status_result(status: Status, budget: int, page: int = 1, problem: str = "")
         "collections": rows,
         "problems": named,
         "errors": fit_lines(error_lines(status), share // 2),
+        "fields": fit_lines([*map(_field_line, fields_there)], share // 2),
         "embedder": clip(status.embedder),
         "database": clip(status.database),
         "size_on_disk": status.size_on_disk,
@@ -122,9 +129,16 @@ def status_result(status: Status, budget: int, page: int = 1, problem: str = "")
         *([f"Being indexed now: {', '.join(indexing)}"] if indexing else []),
         *([f"Not indexed ({total:,}):", _list(named)] if named else []),
         *(["Failed, to be tried again:", _list(fields["errors"])] if fields["errors"] else []),
+        *([f"Fields for `where`: {'; '.join(fields['fields'])}."] if fields["fields"] else []),
         f"Embedder {fields['embedder']}; index `{fields['database']}`, {status.size_on_disk:,} bytes.",
     ]
     return _paged(fields, lines, "index_status", page, count)
+
+
+def _field_line(field: MetadataField) -> str:
+    """A field of documents, how many have it, and its frequent values."""
+    values = f": {', '.join(map(shorten_value, field.values))}" if field.values else ""
+    return clip_line(f"{field.name} ({field.documents:,}{values})")
 
 
 def waiting_files(status: Status) -> int:
@@ -171,7 +185,9 @@ def _entry_item(entry: ListedEntry) -> Item:
         return {"folder": entry.name, "documents": entry.documents}, f"- {entry.name} ({entry.documents:,} documents)"
     title = clip(entry.title)
     fields = {"path": entry.name, "title": title, "sections": entry.sections, "tokens": entry.tokens}
-    return fields, f"- {entry.name}: {title} ({entry.sections:,} sections, {entry.tokens:,} tokens)"
+    fields |= ({"created": entry.created} if entry.created else {}) | {"updated": entry.updated}
+    facts = f"{entry.sections:,} sections, {entry.tokens:,} tokens, updated {entry.updated[:10]}"
+    return fields, f"- {entry.name}: {title} ({facts})"
 
 
 def _collection_item(status: CollectionStatus) -> Item:

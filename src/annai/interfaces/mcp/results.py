@@ -81,6 +81,7 @@ def empty_result(query: Query, budget: int, reasons: Sequence[str], notes: Seque
     hints = [
         *(["a smaller `offset`"] if query.offset else []),
         *(["leave out `path`"] if query.where.paths else []),
+        *(["leave out `where` or `since`"] if query.where.conditions else []),
         *(["leave out `depth`"] if query.depths else []),
         *([f'mode "hybrid" instead of "{query.mode}"'] if query.mode != "hybrid" else []),
         *(["all collections, with `search`"] if query.where.collections else []),

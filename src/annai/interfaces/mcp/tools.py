@@ -5,7 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from annai.answers import Content, Mode, Sort
-from annai.asking.query import MAX_DEPTH, MAX_PATH_CHARACTERS, MAX_QUERY_CHARACTERS, make_query
+from annai.asking.query import (
+    MAX_CONDITION_CHARACTERS,
+    MAX_DEPTH,
+    MAX_PATH_CHARACTERS,
+    MAX_QUERY_CHARACTERS,
+    make_query,
+)
 from annai.config import Config
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.arguments import Argument, check_arguments
@@ -36,6 +42,20 @@ MAX_LISTED_BYTES = 2000
 ALWAYS_SHOWN = ("query", "limit")
 """The arguments in the schema of a collection's own tool; it takes the others of `search` as well."""
 
+
+CONDITIONS = (
+    Argument(
+        "where",
+        "condition",
+        "Metadata: `tags=k8s`, `status!=draft`, `updated>=2w` (ago).",
+        maximum=MAX_CONDITION_CHARACTERS,
+        several=True,
+        is_list=True,
+    ),
+    Argument("since", "string", "", default="", maximum=MAX_CONDITION_CHARACTERS, hidden=True),
+    Argument("until", "string", "", default="", maximum=MAX_CONDITION_CHARACTERS, hidden=True),
+)
+"""What documents must say about themselves, in every tool that finds some."""
 
 PAGE = Argument("page", "integer", "Of a long answer.", default=1, minimum=1)
 
@@ -145,6 +165,7 @@ class Tools:
                 maximum=MAX_PATH_CHARACTERS,
                 several=True,
             ),
+            *CONDITIONS,
             Argument(
                 "depth",
                 "integer",
@@ -216,6 +237,7 @@ class Tools:
             (
                 Argument("path", "path", "Folder, file or glob.", maximum=MAX_PATH_CHARACTERS),
                 Argument("after", "string", "Go on after this.", maximum=MAX_PATH_CHARACTERS),
+                *(replace(each, hidden=True) for each in CONDITIONS),
             ),
             self._list_documents,
         )
@@ -261,6 +283,7 @@ class Tools:
             sort=arguments["sort"],
             content=arguments["content"] or self._config.search.content,
             clean_only=arguments["clean_only"],
+            **_conditions(arguments),
         )
         freshness = await self._indexing.refresh(names, report)
         notes = freshness.notes
@@ -282,7 +305,8 @@ class Tools:
 
     async def _list_documents(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         freshness = await self._indexing.refresh((), report, wait=False)
-        listing = await self._indexing.use(lambda project: project.browse(arguments["path"] or ""))
+        path, conditions = arguments["path"] or "", _conditions(arguments)
+        listing = await self._indexing.use(lambda project: project.browse(path, **conditions))
         return listing_result(listing, self._budget, arguments["after"] or "", freshness.notes)
 
     async def _list_collections(self, arguments: dict[str, Any], report: Report) -> ToolResult:  # noqa: ARG002 - as every tool
@@ -299,7 +323,13 @@ class Tools:
     async def _index_status(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         freshness = await self._indexing.refresh((), report, wait=False)
         status = await self._indexing.use(lambda project: project.status())
-        return status_result(status, self._budget, arguments["page"], freshness.problem)
+        fields = await self._indexing.use(lambda project: project.fields() if status.searched else [])
+        return status_result(status, self._budget, arguments["page"], freshness.problem, fields)
+
+
+def _conditions(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `CONDITIONS`."""
+    return {each.name: arguments[each.name] for each in CONDITIONS}
 
 
 def arguments_of(tool: Tool, values: dict[str, Any] | None) -> dict[str, Any]:

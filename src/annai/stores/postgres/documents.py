@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from annai.stores.base import IndexedDocument, Vectors
 from annai.stores.postgres.database import PostgresDatabase
+from annai.stores.postgres.metadata import write_metadata
 from annai.stores.postgres.postings import write_postings
 from annai.stores.postgres.rows import (
     DOCUMENT_COLUMNS,
@@ -27,7 +28,7 @@ from annai.stores.postgres.rows import (
     zero_vector,
 )
 from annai.stores.rows import DOCUMENT_COLUMNS as READ_COLUMNS
-from annai.stores.rows import SECTION_COLUMNS, STATE_COLUMNS, names, select_sections
+from annai.stores.rows import SECTION_COLUMNS, STATE_COLUMNS, names, read_listed, select_sections
 from annai.text.keywords import Keywords
 from annai.types import Document, ListedDocument, Statistics, StoredSection
 
@@ -56,13 +57,13 @@ class Documents:
     def listed(self, collection: str, after: str, limit: int | None) -> list[ListedDocument]:
         """The documents in the order of their paths; no text is read."""
         rows = self._database.rows(
-            """SELECT f.path, d.title, d.section_count, s.token_count FROM annai_files f
+            """SELECT f.path, d.title, d.section_count, s.token_count, d.front_matter, f.mtime_ns FROM annai_files f
             JOIN annai_documents d ON d.id = f.id JOIN annai_sections s ON s.id = d.first_section
             WHERE f.collection_id = (SELECT id FROM annai_collections WHERE name = %s) AND f.path > %s
             ORDER BY f.path LIMIT %s""",
             (collection, escape(after), limit),
         )
-        return [ListedDocument(unescape(path), unescape(title), *counts) for path, title, *counts in rows]
+        return [read_listed((unescape(path), unescape(title), *rest)) for path, title, *rest in rows]
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""
@@ -156,6 +157,7 @@ class Documents:
             key += len(indexed.sections)
         self._count(totals)
         self._database.copy("annai_documents", DOCUMENT_COLUMNS, rows[0], DOCUMENT_KINDS)
+        write_metadata(self._database, [(file, each.document.front_matter) for file, each in documents])
         self._database.copy("annai_sections", SECTION_COLUMNS, rows[1], SECTION_KINDS)
         self._database.copy("annai_vectors", VECTOR_COLUMNS, rows[2], VECTOR_KINDS)
         self._database.copy("annai_tokens", ("section_id", "packed"), rows[3], ("int8", "bytea"))
@@ -177,6 +179,7 @@ class Documents:
                 WHERE t.{column} >= first AND t.{column} < past""",
                 spans,
             )
+        self._database.rows("DELETE FROM annai_metadata WHERE document_id = ANY(%s)", (files,))
         self._database.rows(
             "INSERT INTO annai_tombstones SELECT * FROM unnest(%s::bigint[], %s::int[])",
             (spans[0], [row[1] for row in deleted]),
@@ -203,6 +206,7 @@ class Documents:
             )
         self._database.rows("DELETE FROM annai_tokens WHERE section_id NOT IN (SELECT id FROM annai_sections)")
         self._database.rows("DELETE FROM annai_documents d WHERE id NOT IN (SELECT id FROM annai_files)")
+        self._database.rows("DELETE FROM annai_metadata WHERE document_id NOT IN (SELECT id FROM annai_documents)")
 
     def recount(self) -> None:
         """Count again how much there is."""

@@ -143,6 +143,22 @@ MIGRATIONS = (
     ALTER TABLE annai_files ADD COLUMN ctime_ns bigint NOT NULL DEFAULT 0;
     """,
     """
+    -- What an import was told of the sizes of pieces; NULL: the settings say it.
+    ALTER TABLE annai_collections ADD COLUMN chunk_size integer;
+    ALTER TABLE annai_collections ADD COLUMN chunk_overlap integer;
+    """,
+    """
+    -- What documents say about themselves, name by name, the values as JSON: text/metadata.py. `metadata.py` fills it
+    -- from the documents that there are.
+    CREATE TABLE annai_metadata (
+        name text COLLATE "C" NOT NULL,
+        value text COLLATE "C" NOT NULL,
+        document_id bigint NOT NULL,
+        PRIMARY KEY (name, value, document_id)
+    );
+    CREATE INDEX annai_metadata_document ON annai_metadata (document_id);
+    """,
+    """
     -- Which machine indexes a collection, and on which file system its folder was.
     ALTER TABLE annai_collections ADD COLUMN owner text NOT NULL DEFAULT '';
     ALTER TABLE annai_collections ADD COLUMN origin text NOT NULL DEFAULT '';
@@ -164,5 +180,5 @@ MIGRATIONS = (
     """,
 )
 
-READABLE_FROM = 3
+READABLE_FROM = 5
 """The oldest version whose programs can read what this version writes; raise it with a migration that they cannot."""

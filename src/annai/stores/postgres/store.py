@@ -14,13 +14,14 @@ from annai.stores.postgres.collections import Collections
 from annai.stores.postgres.database import PostgresDatabase
 from annai.stores.postgres.documents import Documents
 from annai.stores.postgres.graphs import Graphs
+from annai.stores.postgres.metadata import count_fields, read_metadata
 from annai.stores.postgres.nearest import Nearest
 from annai.stores.postgres.postings import bury, compact, holding, merge, score, word_counts
 from annai.stores.postgres.requests import PostgresRequests
 from annai.stores.postgres.rows import where_clause
 from annai.stores.scores import top_scores
 from annai.text.fields import FieldWeights
-from annai.types import Collection, Document, FileState, ListedDocument, Statistics, StoredSection
+from annai.types import Collection, Document, FileState, ListedDocument, MetadataField, Statistics, StoredSection
 
 TIES = 16
 """Passages asked for beyond the limit, so that those that tie with the last one come in the order of their keys."""
@@ -80,6 +81,14 @@ class PostgresStore(Store):
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document."""
         return self._documents.sections(collection, path)
+
+    def metadata(self, collection: str, name: str) -> list[tuple[str, str]]:
+        """What documents say under a name."""
+        return read_metadata(self._database, collection, name)
+
+    def fields(self, collection: str) -> list[MetadataField]:
+        """The names under which they say something."""
+        return count_fields(self._database, collection)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

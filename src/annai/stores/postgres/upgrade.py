@@ -8,6 +8,7 @@ from typing import Any
 from psycopg import errors
 
 from annai.errors import NewerIndex, StoreError
+from annai.stores.postgres import metadata
 from annai.stores.postgres.schema import MIGRATIONS, READABLE_FROM
 
 logger = logging.getLogger(__name__)
@@ -99,6 +100,8 @@ def _migrate(connection: Connection, server: str, name: str, schema: str) -> Non
         )
         for number in range(version, len(MIGRATIONS)):
             connection.execute(MIGRATIONS[number])
+        if 0 < version < metadata.VERSION:
+            metadata.fill_metadata(connection)
         connection.execute(f"DELETE FROM {schema}.annai_schema")
         connection.execute(
             f"INSERT INTO {schema}.annai_schema (version, readable_from, project) VALUES (%s, %s, %s)",

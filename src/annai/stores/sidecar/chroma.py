@@ -1,6 +1,8 @@
 """How does Chroma find neighbours? One collection a dimension, in a folder or at a server (`chroma run`)."""
 
+import logging
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,11 +26,16 @@ from annai.stores.sidecar.vectors import open_beside
 from annai.stores.sqlite.database import make_index_folder
 from annai.stores.sqlite.search_index import Span
 
+logger = logging.getLogger(__name__)
+
 REMOVE_BATCH, READ_BATCH = 2_000, 10_000
 """Keys removed and read in one call."""
 
 CALL_TIMEOUT_SECONDS = 60.0
 """How long to wait for a server: Chroma's own client waits without end."""
+
+STAGING_SUFFIX = "-building"
+"""Marks a collection that is to take the place of the one before the hyphen."""
 
 Client = Any
 """A client of Chroma, a third party's object."""
@@ -130,6 +137,34 @@ class ChromaNeighbours(Neighbours):
     def optimize(self, *, now: bool = False) -> None:
         """Chroma orders passages as it takes them in."""
 
+    def apply_settings(self) -> None:
+        """Chroma can change how wide it searches; for the rest it copies the vectors into another collection."""
+        wanted = self._graph()
+        with self._translate_errors():
+            for name in self.names():
+                if name.startswith(f"{self.prefix}_") and name.endswith(STAGING_SUFFIX):
+                    self._client.delete_collection(name)  # The process that was building it died.
+            for collection in self._collections():
+                current = collection.configuration_json.get("hnsw") or wanted
+                changed = [key for key, value in wanted.items() if current.get(key) != value]
+                if changed == ["ef_search"]:
+                    collection.modify(configuration={"hnsw": {"ef_search": wanted["ef_search"]}})
+                elif changed:
+                    self._rebuild(collection)
+
+    def _rebuild(self, old: ChromaCollection) -> None:
+        """Put a copy of a collection, made with the settings of now, in its place."""
+        name, count = old.name, old.count()
+        logger.warning("building Chroma's graph of %d vectors again, with the settings of now", count)
+        staging = f"{name}{STAGING_SUFFIX}"
+        new = self._client.create_collection(staging, configuration={"hnsw": self._graph()}, embedding_function=None)
+        size = min(READ_BATCH, self._batch_size)
+        for start in range(0, count, size):
+            part = old.get(limit=size, offset=start, include=["embeddings", "metadatas"])
+            new.upsert(ids=part["ids"], embeddings=part["embeddings"], metadatas=part["metadatas"])
+        self._client.delete_collection(name)
+        new.modify(name=name)
+
     def size_on_disk(self) -> int:
         """The files of the folder; nothing, if it is a server's."""
         return sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
@@ -150,15 +185,22 @@ class ChromaNeighbours(Neighbours):
 
     def _collection(self, dimension: int, *, make: bool = False) -> ChromaCollection:
         name = f"{self.prefix}_{dimension}"
-        if make:
-            space = {
-                "space": self._settings.hnsw_space,
-                "ef_construction": self._settings.hnsw_construction_ef,
-                "ef_search": self._settings.hnsw_search_ef,
-                "max_neighbors": self._settings.hnsw_m,
-            }
-            return self._client.get_or_create_collection(name, configuration={"hnsw": space}, embedding_function=None)
-        return self._open(name) if name in self.names() else None
+        if name in self.names():
+            return self._open(name)
+        if not make:
+            return None
+        return self._client.get_or_create_collection(
+            name, configuration={"hnsw": self._graph()}, embedding_function=None
+        )
+
+    def _graph(self) -> dict[str, object]:
+        """Chroma's names for the settings."""
+        return {
+            "space": self._settings.hnsw_space,
+            "ef_construction": self._settings.hnsw_construction_ef,
+            "ef_search": self._settings.hnsw_search_ef,
+            "max_neighbors": self._settings.hnsw_m,
+        }
 
     def _open(self, name: str) -> ChromaCollection:
         return self._client.get_collection(name, embedding_function=None)
@@ -166,7 +208,9 @@ class ChromaNeighbours(Neighbours):
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
         """Let one thread at a time use Chroma, and turn its errors into sentences."""
-        with self._lock:
+        with self._lock, warnings.catch_warnings():
+            # What it says of a collection whose settings were changed.
+            warnings.filterwarnings("ignore", "legacy embedding function config", DeprecationWarning)
             try:
                 yield
             except (ChromaError, httpx.HTTPError, OSError, RuntimeError, ValueError) as error:

@@ -134,14 +134,7 @@ class LanceNeighbours(Neighbours):
                     table.create_index("path", config=BTree())
                     table.create_index("collection", config=Bitmap())
                 if "vector" not in indexed and table.count_rows() >= INDEX_FROM:
-                    table.create_index(
-                        "vector",
-                        config=HnswSq(
-                            distance_type=_DISTANCES[self._settings.hnsw_space],
-                            m=self._settings.hnsw_m,
-                            ef_construction=self._settings.hnsw_construction_ef,
-                        ),
-                    )
+                    self._build_graph(table)
                 table.optimize(cleanup_older_than=OLD_VERSIONS_KEPT)
 
     def vacuum(self) -> None:
@@ -152,6 +145,31 @@ class LanceNeighbours(Neighbours):
             warnings.simplefilter("ignore", UserWarning)
             for table in self._tables():
                 table.optimize(cleanup_older_than=timedelta(0))
+
+    def apply_settings(self) -> None:
+        """The new graph takes the old one's place when it is done; how wide to search is said with every search."""
+        distance = _DISTANCES[self._settings.hnsw_space].upper()
+        wanted = (distance, self._settings.hnsw_m, self._settings.hnsw_construction_ef)
+        with self._translate_errors():
+            for table in self._tables():
+                # An older LanceDB does not tell what it built.
+                details = [index.index_details for index in table.list_indices() if "vector" in index.columns]
+                for graph in filter(None, details):
+                    links = graph["hnsw"]
+                    if (graph["metric_type"], links["max_connections"], links["construction_ef"]) != wanted:
+                        count = table.count_rows()
+                        logger.warning("building LanceDB's graph of %d vectors again, with the settings of now", count)
+                        self._build_graph(table)
+
+    def _build_graph(self, table: Table) -> None:
+        table.create_index(
+            "vector",
+            config=HnswSq(
+                distance_type=_DISTANCES[self._settings.hnsw_space],
+                m=self._settings.hnsw_m,
+                ef_construction=self._settings.hnsw_construction_ef,
+            ),
+        )
 
     def size_on_disk(self) -> int:
         """The files of the folder; nothing, if it is somewhere else."""

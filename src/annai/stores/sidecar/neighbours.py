@@ -77,6 +77,10 @@ class Neighbours(ABC):
         self.optimize(now=True)
 
     @abstractmethod
+    def apply_settings(self) -> None:
+        """Build the graph again where its settings have changed; searches find everything meanwhile."""
+
+    @abstractmethod
     def size_on_disk(self) -> int:
         """Bytes on this machine's disk."""
 

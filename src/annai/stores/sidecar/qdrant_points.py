@@ -28,6 +28,10 @@ DENSE, SPARSE = "dense", "words"
 WRITE_BATCH, READ_BATCH = 256, 2_000
 """Points written and read in one call."""
 
+MAX_NAMED_DOCUMENTS = 1_000
+"""Of more documents Qdrant is not told which to look at, which would take long: enough of them are among the nearest,
+or it is asked for more."""
+
 CALL_TIMEOUT_SECONDS = 30
 
 Client = Any
@@ -177,15 +181,29 @@ class QdrantPoints(Neighbours):
                     if offset is None:
                         break
 
+    def apply_settings(self) -> None:
+        """Qdrant builds its graphs again by itself; the distance, which all give the same order here, stays."""
+        if not self._remote:
+            return  # A folder has no graphs.
+        graph = self._graph()
+        with self._translate_errors():
+            for name in self.own_names():
+                current = self._client.get_collection(name).config.params.vectors[DENSE].hnsw_config
+                if current is None or (current.m, current.ef_construct) != (graph.m, graph.ef_construct):
+                    changed = models.VectorParamsDiff(hnsw_config=graph)
+                    self._client.update_collection(name, vectors_config={DENSE: changed})
+
+    def _graph(self) -> models.HnswConfigDiff:
+        return models.HnswConfigDiff(m=self._settings.hnsw_m, ef_construct=self._settings.hnsw_construction_ef)
+
     def _make(self, dimension: int) -> str:
         name = f"{self.prefix}_{dimension}"
         if name in self.names():
             return name
-        graph = models.HnswConfigDiff(m=self._settings.hnsw_m, ef_construct=self._settings.hnsw_construction_ef)
         distance = models.Distance(_DISTANCES[self._settings.hnsw_space])
         self._client.create_collection(
             name,
-            vectors_config={DENSE: models.VectorParams(size=dimension, distance=distance, hnsw_config=graph)},
+            vectors_config={DENSE: models.VectorParams(size=dimension, distance=distance, hnsw_config=self._graph())},
             sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
         )
         if self._remote:
@@ -258,7 +276,7 @@ def _filter(collections: Sequence[int] | None, where: Where) -> Model:
     must = [] if collections is None else [among("collection", [*collections, -1])]
     if where.paths:
         must.append(among("folders", [trim_prefix(prefix) for prefix in where.paths]))
-    if where.documents is not None:
+    if where.documents is not None and len(where.documents) <= MAX_NAMED_DOCUMENTS:
         must.append(among("folders", where.documents))
     must_not = [among("folders", [trim_prefix(prefix) for prefix in where.excludes])] if where.excludes else []
     return models.Filter(must=must, must_not=must_not) if must or must_not else None

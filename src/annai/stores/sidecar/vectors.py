@@ -102,11 +102,13 @@ class SidecarVectors(VectorIndex):
         if allowed is not None and np.count_nonzero(usable) <= BRUTE_FORCE_UP_TO:
             return np.asarray(table.keys[usable])
         collections = passages.collections(table, where)
+        enough = count // WIDEN_FACTOR
         while True:
             nearest = np.array(self.neighbours.nearest(vector, count, collections, where), np.int64)
             positions, present = table.positions(nearest)
             keys: Keys = nearest[present][usable[positions[present]]]
-            if len(keys) * WIDEN_FACTOR >= count or len(nearest) < count:
+            # Not a share of what was asked for last: a restriction that few pass would have the engine return all.
+            if len(keys) >= enough or len(nearest) < count:
                 return keys
             count *= WIDEN_FACTOR
 
@@ -177,6 +179,12 @@ class SidecarVectors(VectorIndex):
         with self._lock:
             self._forget_leftovers(early=True)
             self.neighbours.vacuum()
+
+    def apply_settings(self) -> None:
+        """The engine's own."""
+        with self._lock:
+            if not self._file.read_only:
+                self.neighbours.apply_settings()
 
     def size_on_disk(self) -> int:
         """The engine's."""

@@ -1,5 +1,6 @@
 """How is an index file opened, upgraded and used, so that every error says what to do?"""
 
+import json
 import logging
 import os
 import threading
@@ -13,13 +14,17 @@ import apsw
 from annai.config import make_private_file, make_state_folder
 from annai.errors import NewerIndex, NotAnIndex, QueryError, StoreError, StoreFull, StoreReadOnly
 from annai.stores.rows import NOT_TEXT, SQLValue
-from annai.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
+from annai.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SELECT_METADATA
+from annai.text.metadata import metadata
 
 logger = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_MS = 30_000
 """How long to wait for another process that is writing."""
 
+
+VERSION_BEFORE_METADATA = 7
+"""Files of this version lack one table, which can be made from the others."""
 
 FileId = tuple[int, int]
 """Which file it is, whatever its name: its device and its inode."""
@@ -151,6 +156,7 @@ class Database:
                 file = self._prepare_new_file()
             connection = self._open()
             self._opened.append(connection)
+            self._complete(connection)
             self._thread.connection, self._thread.file = connection, file or _identify(self.path)
             self._thread.opening = self._openings + is_new
             if is_new:
@@ -217,6 +223,17 @@ class Database:
         uri = f"file:{self.path.as_posix().replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?immutable=1"
         return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
+    def _reads_older(self, version: int) -> bool:
+        """Whether a file of this version, which cannot be written, can be read without an upgrade."""
+        return self.read_only and version >= VERSION_BEFORE_METADATA
+
+    def _complete(self, connection: apsw.Connection) -> None:
+        """Show a connection that cannot write what an older file lacks."""
+        version = connection.pragma("user_version") if self.read_only else 0
+        if self._reads_older(version) and version < len(MIGRATIONS):
+            connection.create_scalar_function("annai_metadata", _metadata_json, 1)
+            connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS metadata AS {SELECT_METADATA}")
+
     def _migrate(self) -> None:
         version = self.number("PRAGMA user_version")
         ours = self.number("PRAGMA application_id") == APPLICATION_ID
@@ -227,9 +244,10 @@ class Database:
                 f"{self.path} was written by a newer annai (its version is {version}, this annai knows "
                 f"{len(MIGRATIONS)}); upgrade annai, or delete the file and annai builds a new one."
             )
-        if version == len(MIGRATIONS):
+        if version == len(MIGRATIONS) or self._reads_older(version):
             return
         with self.writing():
+            self.connection.create_scalar_function("annai_metadata", _metadata_json, 1)
             # Another process may have done it while this one waited for the lock.
             for number in range(self.number("PRAGMA user_version"), len(MIGRATIONS)):
                 self.connection.execute(MIGRATIONS[number])
@@ -262,6 +280,11 @@ class Database:
                 f"Writing {self.path} failed ({error}); check that the disk has space and is healthy, then run the "
                 "command again."
             ) from error
+
+
+def _metadata_json(*front_matter: SQLValue) -> str:
+    """What a document says about itself, as JSON, from its front matter as the file keeps it."""
+    return json.dumps(metadata(json.loads(str(front_matter[0]))))
 
 
 def _identify(path: Path) -> FileId | None:

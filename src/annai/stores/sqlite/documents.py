@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.stores.base import IndexedDocument, Vectors
+from annai.stores.base import MAX_FIELD_VALUES, MAX_FIELDS, IndexedDocument, Vectors
+from annai.stores.metadata import read_fields, select_fields, select_metadata
 from annai.stores.rows import (
     DOCUMENT_COLUMNS,
     SECTION_COLUMNS,
@@ -15,13 +16,15 @@ from annai.stores.rows import (
     names,
     read_document,
     read_halves,
+    read_listed,
     read_section,
     section_row,
     select_sections,
 )
 from annai.stores.sqlite.database import Database
 from annai.text.keywords import Keywords
-from annai.types import Document, ListedDocument, Statistics, StoredSection
+from annai.text.metadata import metadata
+from annai.types import Document, ListedDocument, MetadataField, Statistics, StoredSection
 
 _SELECT_DOCUMENT = f"""
     SELECT {names(STATE_COLUMNS, "f")}, {names(DOCUMENT_COLUMNS, "d")}
@@ -29,6 +32,7 @@ _SELECT_DOCUMENT = f"""
     WHERE c.name = ? AND f.path = ?
 """
 _SELECT_SECTIONS = select_sections("", "index_requests")
+_SELECT_METADATA, _SELECT_FIELDS = select_metadata("", "?"), select_fields("", "?")
 
 
 class DocumentRow(NamedTuple):
@@ -44,7 +48,7 @@ class DocumentRow(NamedTuple):
 
 
 class Documents:
-    """The tables `documents`, `sections`, `vectors` and `tokens`. What writes does so within a transaction."""
+    """The tables `documents`, `metadata`, `sections`, `vectors` and `tokens`. What writes needs a transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -52,13 +56,21 @@ class Documents:
     def listed(self, collection: str, after: str, limit: int | None) -> list[ListedDocument]:
         """The documents in the order of their paths; no text is read."""
         rows = self._database.rows(
-            """SELECT f.path, d.title, d.section_count, s.token_count FROM files f JOIN documents d ON d.id = f.id
-            JOIN sections s ON s.id = d.first_section
+            """SELECT f.path, d.title, d.section_count, s.token_count, d.front_matter, f.mtime_ns
+            FROM files f JOIN documents d ON d.id = f.id JOIN sections s ON s.id = d.first_section
             WHERE f.collection_id = (SELECT id FROM collections WHERE name = ?) AND f.path > ?
             ORDER BY f.path LIMIT ?""",
             (collection, after, -1 if limit is None else limit),
         )
-        return [ListedDocument(*row) for row in rows]
+        return [*map(read_listed, rows)]
+
+    def metadata(self, collection: str, name: str) -> list[tuple[str, str]]:
+        """What documents say under a name."""
+        return [(path, value) for path, value in self._database.rows(_SELECT_METADATA, (name, collection))]
+
+    def fields(self, collection: str) -> list[MetadataField]:
+        """The names under which they say something."""
+        return read_fields(self._database.rows(_SELECT_FIELDS, (collection, MAX_FIELDS, MAX_FIELD_VALUES)))
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""
@@ -146,6 +158,10 @@ class Documents:
             ],
         )
         self._database.insert(
+            "INSERT INTO metadata VALUES (?, ?, ?)",
+            [(*pair, file) for file, _, indexed in rows for pair in metadata(indexed.document.front_matter)],
+        )
+        self._database.insert(
             f"INSERT INTO sections VALUES ({', '.join('?' * len(SECTION_COLUMNS))})",
             [section_row(first, file, section) for file, first, indexed in rows for section in indexed.sections],
         )
@@ -174,12 +190,14 @@ class Documents:
         for table in ("vectors", "tokens"):
             self._database.rows(f"DELETE FROM {table} WHERE section_id >= ? AND section_id < ?", span)
         self._database.rows("DELETE FROM sections WHERE id >= ? AND id < ?", span)
+        self._database.rows("DELETE FROM metadata WHERE document_id = ?", (file,))
         self._database.rows("DELETE FROM documents WHERE id = ?", (file,))
 
     def delete_orphans(self) -> None:
         """Delete every row that belongs to no document."""
         self._database.rows("DELETE FROM documents WHERE id NOT IN (SELECT id FROM files)")
-        self._database.rows("DELETE FROM passages WHERE document_id NOT IN (SELECT id FROM documents)")
+        for table in ("passages", "metadata"):
+            self._database.rows(f"DELETE FROM {table} WHERE document_id NOT IN (SELECT id FROM documents)")
         self._database.rows(
             """DELETE FROM sections WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = document_id
             AND sections.id >= d.first_section AND sections.id < d.first_section + d.section_count)"""
@@ -190,6 +208,10 @@ class Documents:
     def section_keys(self) -> NDArray[np.int64]:
         """The keys of all rows of `sections`, ascending."""
         return self._keys("SELECT id FROM sections ORDER BY 1")
+
+    def passage_keys(self) -> NDArray[np.int64]:
+        """The keys of those rows of `sections` that are passages, ascending."""
+        return self._keys("SELECT id FROM sections WHERE is_passage ORDER BY 1")
 
     def vector_keys(self) -> NDArray[np.int64]:
         """The keys of all rows of `vectors`, ascending."""

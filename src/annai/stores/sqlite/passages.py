@@ -92,6 +92,12 @@ class Passages:
         table = self.table()
         return np.asarray(table.keys[table.alive])
 
+    def stored_keys(self) -> NDArray[np.int64]:
+        """The keys of all passages as the rows have them, whatever is held in memory; in no order."""
+        rows = self._database.rows("SELECT first_section, ordinals FROM passages")
+        parts = [first + np.frombuffer(ordinals, "<i4").astype(np.int64) for first, ordinals in rows]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
     def usable(self, table: PassageTable, where: Where) -> NDArray[np.bool_]:
         """Which passages of the table exist and pass a restriction."""
         allowed = self.allowed(table, where)

@@ -3,6 +3,12 @@
 APPLICATION_ID = 0x616E6E61
 """`anna` in ASCII: marks an SQLite file as annai's."""
 
+SELECT_METADATA = """
+    SELECT json_extract(pair.value, '$[0]') AS name, json_extract(pair.value, '$[1]') AS value, d.id AS document_id
+    FROM documents d, json_each(annai_metadata(d.front_matter)) pair WHERE d.front_matter <> '{}'
+"""
+"""What the documents of a file say about themselves, from their front matter; `annai_metadata` is `text.metadata`'s."""
+
 MIGRATIONS = (
     """
     CREATE TABLE collections (
@@ -150,6 +156,27 @@ MIGRATIONS = (
     -- When a file's content or status last changed: what was written with the old size and time is noticed by it.
     ALTER TABLE files ADD COLUMN ctime_ns INTEGER NOT NULL DEFAULT 0;
     """,
+    """
+    -- What an import was told of the sizes of pieces; NULL: the settings say it.
+    ALTER TABLE collections ADD COLUMN chunk_size INTEGER;
+    ALTER TABLE collections ADD COLUMN chunk_overlap INTEGER;
+
+    -- What an engine beside this file is to forget is looked up by key and by time.
+    CREATE INDEX leftovers_by_key ON leftovers (first);
+    CREATE INDEX leftovers_by_time ON leftovers (due_at);
+    """,
+    """
+    -- What documents say about themselves, name by name, the values as JSON: text/metadata.py.
+    CREATE TABLE metadata (
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        document_id INTEGER NOT NULL,
+        PRIMARY KEY (name, value, document_id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX metadata_by_document ON metadata (document_id);
+    INSERT INTO metadata """
+    + SELECT_METADATA
+    + ";",
     """
     -- Which machine indexes a collection, where machines share an index, and on which file system its folder was.
     ALTER TABLE collections ADD COLUMN owner TEXT NOT NULL DEFAULT '';

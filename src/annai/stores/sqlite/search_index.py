@@ -88,6 +88,9 @@ class VectorIndex(Protocol):
     def vacuum(self) -> None:
         """Give back the space of what was deleted, and order the index for searching."""
 
+    def apply_settings(self) -> None:
+        """Build again what was built with other settings."""
+
     def size_on_disk(self) -> int:
         """Bytes beside the file."""
 

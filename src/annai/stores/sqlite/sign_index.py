@@ -63,6 +63,9 @@ class SignIndex(VectorIndex):
     def vacuum(self) -> None:
         """The file was vacuumed."""
 
+    def apply_settings(self) -> None:
+        """There are none."""
+
     def size_on_disk(self) -> int:
         """Nothing is beside the file."""
         return 0

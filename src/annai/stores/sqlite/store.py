@@ -19,7 +19,7 @@ from annai.stores.sqlite.requests import SqliteRequests
 from annai.stores.sqlite.search_index import IndexFile, VectorIndex, WordIndex, candidate_count
 from annai.stores.sqlite.sign_index import SignIndex
 from annai.text.fields import FieldWeights
-from annai.types import Collection, Document, FileState, ListedDocument, Statistics, StoredSection
+from annai.types import Collection, Document, FileState, ListedDocument, MetadataField, Statistics, StoredSection
 
 MakeIndexes = Callable[[IndexFile], tuple[VectorIndex, WordIndex]]
 """Makes what finds the passages of an index file."""
@@ -78,6 +78,14 @@ class SqliteStore(Store):
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document."""
         return self._documents.sections(collection, path)
+
+    def metadata(self, collection: str, name: str) -> list[tuple[str, str]]:
+        """What documents say under a name."""
+        return self._documents.metadata(collection, name)
+
+    def fields(self, collection: str) -> list[MetadataField]:
+        """The names under which they say something."""
+        return self._documents.fields(collection)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -188,7 +196,8 @@ class SqliteStore(Store):
         with self._database.reading():
             sections, vectors = self._documents.section_keys(), self._documents.vector_keys()
             passages, words = self._words.word_counts()
-            return Inventory(sections, self._vectors.present(vectors), passages, words)
+            lost = np.setdiff1d(self._documents.passage_keys(), self._passages.stored_keys())
+            return Inventory(sections, np.setdiff1d(self._vectors.present(vectors), lost), passages, words)
 
     def sweep(self) -> None:
         """Delete what has no document, and write the lists of words without what was deleted."""
@@ -206,6 +215,10 @@ class SqliteStore(Store):
         self._vectors.vacuum()
         self._database.rows("VACUUM")
         self._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def apply_settings(self) -> None:
+        """Those of the engine beside the file, if there is one."""
+        self._vectors.apply_settings()
 
     def close(self) -> None:
         """Close the file, and what is beside it."""

@@ -6,7 +6,9 @@ import { call } from "./rpc.js";
 // While a search runs, further keys wait for one another; the first key of a question waits for nothing.
 const WAIT_MS = 30;
 const LIMIT = 8;
-const FILTERS = ["collection", "path", "depth", "mode"];
+const FILTERS = ["collection", "path", "where", "since", "depth", "mode"];
+// What is still being typed is no condition yet.
+const CONDITION = /[^=<>!]\s*(=|!=|<|>|≤|≥|≠|＝|＜|＞)=?\s*[^\s=]/;
 
 const form = byId("question-form");
 const question = byId("question");
@@ -127,10 +129,13 @@ function search() {
 }
 
 function filters() {
-  const { collection, path, depth, mode } = form.elements;
+  const { collection, path, where, since, depth, mode } = form.elements;
+  const conditions = where.value.split(/[,;、]/).filter((each) => CONDITION.test(each));
   return {
     ...(collection.value && { collections: [collection.value] }),
     ...(path.value && { paths: [path.value] }),
+    ...(conditions.length && { where: conditions }),
+    ...(since.value && { since: since.value }),
     ...(depth.value && { depths: [Number(depth.value)] }),
     ...(mode.value && { mode: mode.value }),
   };
@@ -139,7 +144,8 @@ function filters() {
 function draw(answer) {
   results.replaceChildren(...answer.results.map(drawResult));
   const lines = Object.entries(answer.corrected ?? {}).map(([typed, meant]) => say("corrected", { typed, meant }));
-  if (!answer.results.length) lines.push(say("nothing"));
+  lines.push(...Object.keys(answer.unmet ?? {}).map((condition) => say("unmet", { condition })));
+  if (!answer.results.length) lines.push(...(answer.unmet ? [] : [say("nothing")]));
   else if (!answer.confident) lines.push(say("no_good_match"));
   else {
     const count = answer.results.length;

@@ -1,0 +1,26 @@
+# annai as a server, for a folder of documents mounted at /documents.
+#
+#   docker build --tag annai .
+#   docker run --rm --read-only --tmpfs /tmp --volume ./docs:/documents --publish 127.0.0.1:24280:24280 annai
+#
+# `docker exec CONTAINER cat .annai/token` shows the token that callers send. The index is kept in /documents/.annai: mount the folder so that user 1000 can write there.
+
+FROM python:3.13-slim AS build
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE NOTICE.md ./
+COPY src ./src
+RUN python -m venv /annai && /annai/bin/pip install --no-cache-dir '.[documents,postgres]'
+
+FROM python:3.13-slim
+RUN useradd --uid 1000 --create-home annai \
+  && mkdir -p /home/annai/.config/annai \
+  && printf '[server]\nhost = "0.0.0.0"\n' > /home/annai/.config/annai/config.toml
+COPY --from=build /annai /annai
+ENV PATH=/annai/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+USER 1000
+WORKDIR /documents
+EXPOSE 24280
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s \
+  CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:24280/health')"]
+STOPSIGNAL SIGTERM
+CMD ["annai", "server", "start", "--foreground"]
