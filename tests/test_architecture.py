@@ -17,7 +17,7 @@ LEVELS = (
     ("values", "project", "text", "timer", "installation"),
     ("settings", "trust"),
     ("config",),
-    ("files", "splitters", "models", "machine"),
+    ("files", "splitters", "models"),
     ("embedders", "rerankers", "stores"),
     ("collection", "testing"),
     ("asking",),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from annai.config import Config, override, user_folder
 from annai.errors import CollectionError
-from annai.machine import machine_name
+from annai.stores.machine import machine_name
 from annai.settings import Chunking
 from annai.stores.base import STAGING_SUFFIX, DocumentReader, DocumentWriter
 from annai.trust import TrustStore, is_inside
