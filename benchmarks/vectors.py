@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import islice
 from json import loads
 from pathlib import Path
@@ -95,7 +94,7 @@ def annai_search(rows: Vectors, folder: Path) -> Search:
     for start in range(0, len(rows), 100):
         part = rows[start : start + 100]
         document = Document("a", f"{start}.md", "", "", FileState(f"{start}.md", 0, 0))
-        sections = [replace(section, order=order, number=(order,)) for order in range(len(part))]
+        sections = [section._replace(order=order, number=(order,)) for order in range(len(part))]
         keywords = dict.fromkeys(range(len(part)), words)
         store.write("a", [IndexedDocument(document, False, sections, part, keywords)])
     first = store.sections("a", "0.md")[0].key

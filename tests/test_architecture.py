@@ -19,9 +19,9 @@ LEVELS = (
     ("config",),
     ("files", "splitters", "models"),
     ("embedders", "rerankers", "stores"),
-    ("collection", "testing"),
+    ("collection",),
     ("asking",),
-    ("searching", "indexing"),
+    ("searching", "indexing", "testing"),
     ("engine",),
     ("upkeep",),
     ("serving",),
@@ -32,8 +32,9 @@ LEVELS = (
 """From the bottom up; a room imports from lower levels, and from its own level only within itself."""
 
 INTERFACES = (
-    ("terminal", "editor", "ancestors"),
-    ("render", "setup", "doctor"),
+    ("terminal", "editor", "ancestors", "logs", "limits", "metrics"),
+    ("render", "setup", "doctor", "audit"),
+    ("callers",),
     ("page",),
     ("rpc", "mcp"),
     ("http",),

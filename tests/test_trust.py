@@ -142,6 +142,10 @@ def test_trust_is_listed_and_taken_back(clone: Annai) -> None:
         ('[rerank]\nbase_url = "http://host"', "rerank.base_url"),
         ('[server]\nhost = "0.0.0.0"', "server.host"),
         ('[server]\ntoken = "known"', "server.token"),
+        ("[server]\nopen_metrics = true", "server.open_metrics"),
+        ('[server]\naddable_folders = ["/etc"]', "server.addable_folders"),
+        ('[server]\nhost_names = ["evil.example"]', "server.host_names"),
+        ('[logging]\naudit_file = "../../x"', "logging.audit_file"),
     ],
 )
 def test_everything_that_reaches_further_is_ignored_and_said(
@@ -180,15 +184,15 @@ def test_every_setting_that_could_reach_further_is_known_here(tmp_path: Path) ->
         "embedding": {"provider", "model", "trust_remote_code", "base_url", "api_key_env"},
         "search": {"rerank"},
         "rerank": {"model", "base_url", "api_key_env", "trust_remote_code"},
-        "server": {"host", "token"},
-        "logging": {"file"},
+        "server": {"host", "token", "host_names", "trusted_proxies", "addable_folders"},
+        "logging": {"file", "audit_file"},
     }
     harmless = {
         "project.name", "store.collection_name", "files.include", "files.exclude",
         "search.mode", "rerank.api", "search.content", "embedding.query_prefix",
         "embedding.document_prefix", "embedding.task_type_query", "embedding.task_type_document",
         "embedding.device", "embedding.pooling", "rerank.device", "display.default_format", "display.color",
-        "logging.level", "store.hnsw_space", "mcp.collection_tools",
+        "logging.level", "logging.format", "store.hnsw_space", "mcp.collection_tools",
     }  # fmt: skip
     texts = {
         f"{name}.{item.name}"

@@ -38,8 +38,13 @@ def registered(store: DocumentReader, config: Config) -> list[Collection]:
     """Every collection that a user registered, ordered by name; beside others also the project's root, if it was kept.
 
     An index file may have come with the project: what it says of folders outside is believed only if the user
-    registered them on this machine.
+    registered them on this machine. Of a store with a scope, there are only those in it.
     """
+    return [each for each in _everything(store, config) if _is_seen(store, each.name)]
+
+
+def _everything(store: DocumentReader, config: Config) -> list[Collection]:
+    """The same whether or not the store's scope holds them."""
     known = store.collections()
     named = [each for each in known if NAME.fullmatch(each.name) and each.name != IMPLICIT_COLLECTION]
     ignored = untrusted(store, config, named)
@@ -64,10 +69,13 @@ def searchable(store: DocumentReader, config: Config, names: Sequence[str] = ())
     """The collections a search looks at: those named, else the enabled ones, else the project's root itself."""
     if names:
         return [find(store, config, name) for name in dict.fromkeys(names)]
-    known = registered(store, config)
-    if not known:
+    everything = _everything(store, config)
+    if not everything:
         return [find(store, config, IMPLICIT_COLLECTION)]
+    known = [each for each in everything if _is_seen(store, each.name)]
     enabled = [each for each in known if each.enabled]
+    if not known:
+        raise CollectionError(_nothing_seen(store))
     if not enabled:
         raise CollectionError("Every collection is disabled; enable one with `annai collection enable -n NAME`.")
     return enabled
@@ -75,16 +83,19 @@ def searchable(store: DocumentReader, config: Config, names: Sequence[str] = ())
 
 def find(store: DocumentReader, config: Config, name: str) -> Collection:
     """The collection of that name; the implicit one exists while none is registered, or if it was kept."""
-    known = {each.name: each for each in registered(store, config)}
+    everything = _everything(store, config)
+    known = {each.name: each for each in everything if _is_seen(store, each.name)}
     if name in known:
         return known[name]
-    if name == IMPLICIT_COLLECTION:
-        if not known:
+    if name == IMPLICIT_COLLECTION and _is_seen(store, name):
+        if not everything:
             return _root(store, config)
         raise CollectionError(
             f"The rest of {config.root} is not searched beside the registered collections; "
             f"`annai collection enable -n {name}` adds it."
         )
+    if not known and store.scope is not None:
+        raise CollectionError(_nothing_seen(store))
     there_are = (
         f"registered: {', '.join(known)}" if known else "none is registered; add one with `annai collection add`"
     )
@@ -93,8 +104,16 @@ def find(store: DocumentReader, config: Config, name: str) -> Collection:
 
 def within_root(store: DocumentReader, config: Config) -> list[Path]:
     """The folders inside the project's root that are collections of their own: the root is what lies around them."""
-    own = [each.source for each in registered(store, config) if each.name != IMPLICIT_COLLECTION]
+    own = [each.source for each in _everything(store, config) if each.name != IMPLICIT_COLLECTION]
     return [source for source in own if source != config.root and source.is_relative_to(config.root)]
+
+
+def is_hidden(store: DocumentReader, config: Config, name: str, file: Path) -> bool:
+    """Whether a file in a collection's folder belongs to another collection, which the store's scope does not hold."""
+    if store.scope is None or name != IMPLICIT_COLLECTION:
+        return False
+    hidden = [each.source for each in _everything(store, config) if not _is_seen(store, each.name)]
+    return any(Path(os.path.normpath(file)).is_relative_to(source) for source in hidden)
 
 
 def is_here(store: DocumentReader, config: Config, collection: Collection) -> bool:
@@ -138,7 +157,8 @@ def here(store: DocumentReader, config: Config) -> list[str] | None:
 
 def sources(store: DocumentReader, config: Config) -> dict[str, Path]:
     """Where each collection's files are."""
-    return {IMPLICIT_COLLECTION: config.root} | {each.name: each.source for each in registered(store, config)}
+    root = {IMPLICIT_COLLECTION: config.root} if _is_seen(store, IMPLICIT_COLLECTION) else {}
+    return root | {each.name: each.source for each in registered(store, config)}
 
 
 def file_path(config: Config, source: Path, path: str) -> str:
@@ -275,6 +295,14 @@ def delete(store: DocumentWriter, config: Config, name: str) -> None:
     root = _root(store, config)
     if not root.enabled and not registered(store, config):
         store.save_collection(dataclasses.replace(root, enabled=True))
+
+
+def _is_seen(store: DocumentReader, name: str) -> bool:
+    return store.scope is None or name in store.scope
+
+
+def _nothing_seen(store: DocumentReader) -> str:
+    return f"This token is for {', '.join(sorted(store.scope or ()))}, and there is no such collection here."
 
 
 def _root(store: DocumentReader, config: Config) -> Collection:

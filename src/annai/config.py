@@ -105,6 +105,11 @@ class Config:
         return self.root / self.logging.file
 
     @property
+    def audit_path(self) -> Path | None:
+        """Where a server notes who changed the index, if it does."""
+        return self.root / self.logging.audit_file if self.logging.audit_file else None
+
+    @property
     def name(self) -> str:
         """The project's name for people."""
         return self.project.name or self.root.name

@@ -1,9 +1,10 @@
 """How does a project work in this process? The engine opens store, embedders and indexer, and joins them."""
 
+import copy
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +37,7 @@ from annai.searching.fusion import fuse, limit_and_sort, rerank
 from annai.searching.search import search
 from annai.settings import Embedding
 from annai.stores.base import STAGING_SUFFIX, Store, load_store
+from annai.stores.scoped import ScopedStore
 from annai.types import (
     IMPLICIT_COLLECTION,
     Collection,
@@ -127,6 +129,15 @@ class Engine(Project):
     @cached_property
     def _updates(self) -> Updates:
         return Updates(self.store, self.config, self._indexer, self.lock)
+
+    def scoped(self, names: Iterable[str]) -> "Engine":
+        """The same project as somebody finds it who may know of these collections only; not to be closed."""
+        # What must be there once is made here, and writes to the whole index.
+        _ = self._updates, self._reranker
+        seen = copy.copy(self)
+        seen.store = ScopedStore(self.store, frozenset(names))
+        seen.worker_problem = ""  # It may tell of the others.
+        return seen
 
     # Collections
 

@@ -20,12 +20,41 @@ Every error that annai raises on purpose is an `AnnaiError`. Its message says wh
     ├── RerankerError         results could not be reranked
     ├── QueryError            the query or one of its options is not valid
     ├── NotFound              there is no such document or section
+    ├── Forbidden             the caller's token does not allow this
     └── ServerError           a server could not be started, reached or stopped
+
+No message holds a secret: what looks like one is left out wherever it comes from.
 """
+
+import re
+
+_SECRETS = re.compile(
+    # A token of annai's own, or in a header; a password or, for HTTP, a key in an address; a key in its query.
+    r"annai_[\w-]{43}|(?<=bearer )[^\s\"',]+|(?<=://)[^\s/?#@:]*(?::[^\s/?#@]*)?(?=@)"
+    r"|(?<=[?&])((?:[\w-]*(?:token|key|secret|password|passwd|pwd)|sig|signature)=)[^\s&#\"']+",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: str) -> str:
+    """The text with `…` for what looks like a token, a password or a key; the user of a database stays."""
+    return _SECRETS.sub(_hidden, text)
+
+
+def _hidden(match: "re.Match[str]") -> str:
+    user, colon, _ = match[0].partition(":")
+    is_http = match.string[: match.start()].lower().endswith(("http://", "https://"))
+    is_userinfo = match.string[match.end() : match.end() + 1] == "@" and match.string[: match.start()].endswith("://")
+    if is_userinfo and not is_http:
+        return f"{user}:…" if colon else user
+    return f"{match[1] or ''}…"
 
 
 class AnnaiError(Exception):
     """The root of every error that annai raises on purpose."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(without_secrets(message))
 
 
 class ConfigError(AnnaiError):
@@ -94,6 +123,10 @@ class QueryError(AnnaiError):
 
 class NotFound(AnnaiError):
     """There is no such document or section."""
+
+
+class Forbidden(AnnaiError):
+    """The caller's token does not allow this."""
 
 
 class ServerError(AnnaiError):

@@ -53,6 +53,9 @@ LOCAL_PARAMETERS = frozenset({"progress", "confirm"})
 Duration = Literal["short", "waiting", "long"]
 """How long an operation may take: it answers at once, waits for the indexing to let it, or indexes for minutes."""
 
+Access = Literal["read", "admin", "owner"]
+"""What a caller may do: read what is indexed; also change the index; or also what concerns the server's own user."""
+
 Method = TypeVar("Method", bound=Callable[..., object])
 
 
@@ -65,17 +68,19 @@ class Operation:
     method: Callable[..., object]
     """The method of `Project`."""
     duration: Duration
+    access: Access
+    """What a caller over the network needs at least."""
 
 
 OPERATIONS: dict[str, Operation] = {}
 """Every operation that travels as it is, by the name of its call; the others are written out where they differ."""
 
 
-def operation(name: str, duration: Duration = "short") -> Callable[[Method], Method]:
+def operation(name: str, access: Access, duration: Duration = "short") -> Callable[[Method], Method]:
     """Note a method of `Project` as an operation."""
 
     def note(method: Method) -> Method:
-        OPERATIONS[name] = Operation(name, method, duration)
+        OPERATIONS[name] = Operation(name, method, duration, access)
         return method
 
     return note
@@ -104,7 +109,7 @@ class Project(ABC):
         First the index is brought up to date as `refresh` does; with `refresh=False` it is searched as it is.
         """
 
-    @operation("locate")
+    @operation("locate", "read")
     @abstractmethod
     def locate(self, reference: str) -> Selection:
         """Find a document, a section or some lines, by any address that annai prints.
@@ -114,7 +119,7 @@ class Project(ABC):
         `#install-it` (by its heading's anchor) after it; or `annai://COLLECTION/PATH`.
         """
 
-    @operation("browse_documents")
+    @operation("browse_documents", "read")
     @abstractmethod
     def browse(self, path: str = "", where: Sequence[str] = (), since: str = "", until: str = "") -> Listing:
         """The documents under a folder, or those that a glob names; without a path, everything that is searched.
@@ -122,29 +127,29 @@ class Project(ABC):
         Only those that meet conditions, if any are given as a search takes them.
         """
 
-    @operation("explain_missing")
+    @operation("explain_missing", "read")
     @abstractmethod
     def why_missing(self, reference: str) -> str:
         """Why a file that is there is not in the index, as a sentence; empty if it is, or if there is no such file."""
 
     # Collections
 
-    @operation("list_collections")
+    @operation("list_collections", "read")
     @abstractmethod
     def list_collections(self) -> list[Collection]:
         """The registered collections, ordered by name."""
 
-    @operation("list_documents")
+    @operation("list_documents", "read")
     @abstractmethod
     def document_paths(self, name: str, after: str = "", limit: int | None = None) -> list[str]:
         """The paths of a collection's documents, in order; only those after one, and only so many, if that is said."""
 
-    @operation("list_folder")
+    @operation("list_folder", "read")
     @abstractmethod
     def folder(self, name: str, path: str = "") -> list[FolderEntry]:
         """What the index knows of a folder of a collection: its files and folders, the largest first."""
 
-    @operation("list_fields")
+    @operation("list_fields", "read")
     @abstractmethod
     def fields(self, name: str = "") -> list[MetadataField]:
         """What the documents of a collection, or all that are searched, say about themselves: what `where` takes.
@@ -152,7 +157,7 @@ class Project(ABC):
         The fields of most documents come first, each with its most frequent values.
         """
 
-    @operation("add_collection", "waiting")
+    @operation("add_collection", "admin", "waiting")
     @abstractmethod
     def add_collection(
         self, name: str, source: Path, description: str = "", keep_root: bool | None = None
@@ -163,7 +168,7 @@ class Project(ABC):
         if it has been indexed. `Status.searched` names what is searched.
         """
 
-    @operation("update_collection", "waiting")
+    @operation("update_collection", "admin", "waiting")
     @abstractmethod
     def update_collection(
         self,
@@ -174,7 +179,7 @@ class Project(ABC):
     ) -> Collection:
         """Change what is given of a collection; enabling `root` adds the project's own folder to the search."""
 
-    @operation("delete_collection", "waiting")
+    @operation("delete_collection", "admin", "waiting")
     @abstractmethod
     def delete_collection(self, name: str) -> None:
         """Delete a collection and everything indexed from it; the files themselves stay."""
@@ -185,7 +190,7 @@ class Project(ABC):
 
     # Indexing
 
-    @operation("import_collection", "long")
+    @operation("import_collection", "admin", "long")
     @abstractmethod
     def import_collection(
         self,
@@ -207,7 +212,7 @@ class Project(ABC):
         index that machines share, `adopt` makes this machine the one that indexes it, with the settings that it has.
         """
 
-    @operation("rebuild_index", "long")
+    @operation("rebuild_index", "admin", "long")
     @abstractmethod
     def rebuild(
         self,
@@ -223,7 +228,7 @@ class Project(ABC):
         If many files are gone, their documents stay and `FilesGone` is raised, unless `allow_deletions`.
         """
 
-    @operation("index_document", "waiting")
+    @operation("index_document", "admin", "waiting")
     @abstractmethod
     def request_index(self, path: str, force: bool = False) -> Queued:
         """Queue what lies under a path, and return without waiting: how many files, and the first hundred of them."""
@@ -244,7 +249,7 @@ class Project(ABC):
     def status(self, name: str = "") -> Status:
         """The state of the project, or of one collection."""
 
-    @operation("get_requests")
+    @operation("get_requests", "read")
     @abstractmethod
     def requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
         """The queue, newest first."""

@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 VectorSpace = Literal["cosine", "ip", "l2"]
 Pooling = Literal["auto", "mean", "cls", "last"]
+LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 ListFormat = Literal["table", "json"]
 ColorMode = Literal["auto", "always", "never"]
@@ -283,6 +284,24 @@ class Server:
         "", "Token that clients must send as `Authorization: Bearer …`; empty: generated, and kept in .annai/token."
     )
     idle_shutdown_minutes: float = setting(0.0, "Stop after this many minutes without a request; 0: never.", minimum=0)
+    shutdown_seconds: float = setting(
+        10.0, "How long requests and indexing may take to finish when the server stops.", minimum=0.1, maximum=600
+    )
+    host_names: tuple[str, ...] = setting(
+        (), "Names that clients may call the server by beside `host`, such as that of a proxy in front of it."
+    )
+    trusted_proxies: tuple[str, ...] = setting(
+        (), "Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."
+    )
+    requests_per_second: float = setting(
+        50.0, "Requests per second that one client may send over time; 0: no limit.", minimum=0
+    )
+    request_burst: int = setting(200, "Requests that one client may send at once before that limit holds.", minimum=1)
+    limit_this_machine: bool = setting(False, "Limit the requests of clients on this machine too.")
+    open_metrics: bool = setting(False, "Serve /metrics without a token.")
+    addable_folders: tuple[str, ...] = setting(
+        (), "Folders, beside the project's own, in which collections may be added over the network."
+    )
 
 
 @dataclass(frozen=True)
@@ -326,6 +345,11 @@ class Logging:
     level: LogLevel = setting("info", "How much to log.")
     file: str = setting(".annai/server.log", "Log file, relative to the project's folder.")
     rotate_mb: float = setting(5.0, "Start a new file at this size; three old ones are kept.", minimum=0.01)
+    format: LogFormat = setting("text", "text: a line for people; json: an object a line.")
+    access: bool = setting(False, "Log every request: client, token's name, path, status and time; never what it asks.")
+    audit_file: str = setting(
+        ".annai/audit.log", "Log of who changed the index, relative to the project's folder; empty: none."
+    )
 
 
 @dataclass(frozen=True)

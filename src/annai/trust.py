@@ -26,6 +26,7 @@ _PATHS = (
     ("project", "root", "indexes the files of a folder outside this one"),
     ("database", "path", "writes an index outside the project"),
     ("logging", "file", "writes a log outside the project"),
+    ("logging", "audit_file", "writes a log outside the project"),
 )
 _PLAIN_PATH = re.compile(r"[\w./ -]+")
 """What no engine takes for an address. `host=x dbname=y` and `http:/<tab>/x` are addresses too, so `://` is no sign."""
@@ -35,6 +36,14 @@ _MODEL_KEYS = {
     "base_url": "sends your documents or questions to this address",
     "api_key_env": "sends the secret in this environment variable to the service",
     "trust_remote_code": "runs Python code that comes with the model",
+}
+
+
+_SERVER_KEYS = {
+    "host_names": "lets web pages of these names reach your server",
+    "trusted_proxies": "believes these addresses when they say whose requests they pass on",
+    "open_metrics": "shows everybody who can reach your server how it is used",
+    "addable_folders": "lets holders of a token index these folders",
 }
 
 
@@ -187,6 +196,9 @@ def _settings_demands(table: Table, folder: Path) -> Iterator[Demand]:
         yield Demand("server.host", server["host"], "lets other machines reach your server")
     if server.get("token"):
         yield Demand("server.token", "…", "sets the token of your server to one that others know")
+    for key, consequence in _SERVER_KEYS.items():
+        if server.get(key):
+            yield Demand(f"server.{key}", str(server[key]), consequence)
 
 
 def _embedding_demands(name: str, values: Table) -> Iterator[Demand]:

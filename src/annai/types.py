@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Format = Literal["markdown", "rst", "text"]
 ImportMode = Literal["new", "replace", "update"]
@@ -159,8 +159,7 @@ class Document:
     """Only a freshly read document carries it; the store does not keep it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A node of a document's tree: a span of its text.
 
     The first section of a document is its root, the whole body; parents come before their children. A *leaf* is
@@ -195,8 +194,7 @@ class Section:
     is_passage: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSection:
+class StoredSection(NamedTuple):
     """A section as a store gives it back."""
 
     key: int

@@ -184,7 +184,7 @@ def port(engine: Engine, write: Write) -> Iterator[int]:
     """A server with a token and one document with an image beside it."""
     write("docs.md", "# Title\n\nSome apple text.")
     engine.refresh()
-    page = Page(engine, keys=KEYS, token=TOKEN)
+    page = Page(engine, keys=KEYS)
     service = Service(engine, engine.config, secret=SECRET, keys=KEYS)
     application = Application(service, secret=SECRET, token=TOKEN, routes=page.routes, public_paths=PUBLIC_PATHS)
     with served(application) as port:
@@ -260,14 +260,14 @@ def test_an_image_is_shown_and_can_do_nothing(port: int, engine: Engine) -> None
 def test_a_ticket_is_good_for_one_use_within_a_minute(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(port, "POST", "/session", X_Annai_Ticket="guess")[0] == 403
     tickets = Keys()
-    ticket = tickets.issue_ticket()
+    ticket = tickets.issue_ticket(TOKEN)
     assert tickets.redeem_ticket(ticket)
     assert not tickets.redeem_ticket(ticket)
-    late = tickets.issue_ticket()
+    late = tickets.issue_ticket(TOKEN)
     monkeypatch.setattr("annai.interfaces.page.keys.TICKET_SECONDS", -1.0)
-    assert not tickets.redeem_ticket(tickets.issue_ticket())
+    assert not tickets.redeem_ticket(tickets.issue_ticket(TOKEN))
     for _ in range(MAX_TICKETS):
-        tickets.issue_ticket()
+        tickets.issue_ticket(TOKEN)
     assert not tickets.redeem_ticket(late)
 
 

@@ -540,3 +540,35 @@ def test_searches_and_the_index_go_on_while_a_server_is_stopped(place: LivingPro
     told = json.loads(place.annai("index", "status", "--format", "json").stdout)
     assert told["documents"] == 201
     assert not told["requests"].get("processing")
+
+
+def test_a_server_that_is_told_to_end_answers_what_it_has_begun_and_refuses_the_rest(
+    make_place: Callable[..., LivingProject],
+) -> None:
+    place = make_place(settings=SETTINGS + '[logging]\nformat = "json"\naccess = true\n')
+    server = place.foreground()
+    record, token = place.server(), read_token(load_config(docs_dir=place.folder))
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "search", "params": {"query": "apple"}}).encode()
+    lines = (
+        *("POST /rpc?token=s3cret HTTP/1.1", f"Host: 127.0.0.1:{record.port}", "Content-Type: application/json"),
+        *(f"Authorization: Bearer {token}", f"Content-Length: {len(body)}", "Expect: 100-continue", "", ""),
+    )
+    with socket.create_connection(("127.0.0.1", record.port), timeout=60) as begun:
+        begun.sendall("\r\n".join(lines).encode())
+        assert b"100 Continue" in begun.recv(1000)
+        server.send_signal(signal.SIGTERM)
+
+        def is_refused() -> bool:
+            with closing(socket.socket()) as another:
+                return another.connect_ex(("127.0.0.1", record.port)) != 0
+
+        eventually(is_refused)
+        begun.sendall(body)
+        assert b"a.md" in b"".join(iter(lambda: begun.recv(65536), b""))
+    _, errors = server.communicate(timeout=60)
+    assert server.returncode == 0
+    logged = [json.loads(each) for each in errors.splitlines()]
+    (request,) = (each for each in logged if each["logger"] == "annai.access")
+    assert (request["token"], request["path"], request["status"]) == ("owner", "/rpc", 200)
+    assert "s3cret" not in errors
+    assert token not in errors

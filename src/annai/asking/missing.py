@@ -21,7 +21,10 @@ def why_missing(store: DocumentWriter, config: Config, reference: str) -> str:
     sources = known_sources(store, config)
     for address in readings(unicodedata.normalize("NFC", reference)):
         for name, path in (each for tier in meanings(sources, config, address.path) for each in tier.items()):
-            if path in ("", ".") or ".." in Path(path).parts or not _exists(sources[name] / path):
+            file = sources[name] / path
+            if path in ("", ".") or ".." in Path(path).parts or not _exists(file):
+                continue
+            if collections.is_hidden(store, config, name, file):
                 continue
             if store.document(name, path):
                 return ""

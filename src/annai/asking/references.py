@@ -84,6 +84,7 @@ def find_existing(store: DocumentReader, sources: Mapping[str, Path], config: Co
                 name: inner
                 for name, inner in tier.items()
                 if inner in ("", ".") or _exists(sources[name], inner) or store.states(name, [inner])
+                if not collections.is_hidden(store, config, name, sources[name] / inner)
             }
             if found:
                 return found

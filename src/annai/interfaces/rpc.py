@@ -1,5 +1,6 @@
 """Which calls does a server answer? JSON-RPC 2.0 over a project."""
 
+import copy
 import dataclasses
 import functools
 import hmac
@@ -7,18 +8,20 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from annai.answers import PREVIEW_LINES, Content, Mode, Sort
 from annai.config import Config
-from annai.errors import AnnaiError, QueryError, ServerError
+from annai.errors import AnnaiError, Forbidden, QueryError, ServerError
+from annai.interfaces.callers import LOCAL_OWNER, PermittedProject
 from annai.interfaces.editor import chosen_editor, editor_command, open_window, opens_a_window
 from annai.interfaces.page.documents import reading_json
 from annai.interfaces.page.keys import Keys
 from annai.interfaces.render import answer_json, document_json, selection_json
-from annai.project import LOCAL_PARAMETERS, OPERATIONS, Done, Duration, Operation, Project
+from annai.project import LOCAL_PARAMETERS, OPERATIONS, Access, Done, Duration, Operation, Project
 from annai.serving.wire import from_json, plain
 from annai.trust import is_loopback
 from annai.types import ServerStatus
@@ -32,6 +35,9 @@ REFUSED = -32000
 
 MAX_BATCH_CALLS = 100
 """Calls in one batch."""
+
+_token: ContextVar[str] = ContextVar("token", default="")
+"""The token that the call at hand came with."""
 
 
 class CallError(Exception):
@@ -80,11 +86,19 @@ class Service:
         self._stop = stop
         self._describe = describe
         self._keys = keys or Keys()
+        self._caller = LOCAL_OWNER
         self.stopping = threading.Event()
         """Once set, long calls end with the document at hand."""
 
-    def answer(self, call: object) -> dict[str, Any] | None:
-        """Make one call, and return the response; a notification has none."""
+    def for_caller(self, project: PermittedProject) -> "Service":
+        """The same service for one caller."""
+        service = copy.copy(self)
+        service._project, service._caller = project, project.caller
+        return service
+
+    def answer(self, call: object, token: str = "") -> dict[str, Any] | None:
+        """Make one call, which came with a token, and return the response; a notification has none."""
+        _token.set(token)
         call_id = call.get("id") if isinstance(call, dict) else None
         if isinstance(call_id, bool) or not isinstance(call_id, str | int | float | None):
             call_id = None
@@ -103,6 +117,9 @@ class Service:
         if method is None:
             raise CallError(UNKNOWN_METHOD, f"There is no method {name!r}; {suggest(name, METHODS)}")
         try:
+            # Whoever may not change the index is told so by the project itself, which notes it.
+            if method.access == "owner" and not self._caller.may("owner"):
+                raise Forbidden(f"{name} is for the owner of the server alone.")
             return plain(method.call(self, **method.arguments(params)))
         except AnnaiError as error:
             code = INVALID_PARAMS if isinstance(error, QueryError) else REFUSED
@@ -170,7 +187,13 @@ class Service:
         """A document as safe HTML, with its outline and the lines that were asked for."""
         place = self._project.locate(reference)
         documents = functools.partial(self._project.document_paths, place.document.collection)
-        return reading_json(place, documents, self._keys.image_key)
+        return reading_json(place, documents, self._image_key)
+
+    def _image_key(self, image: str) -> str:
+        """The key of an image that this caller may see; of any other, one that fits nothing."""
+        project = self._project
+        is_shown = not isinstance(project, PermittedProject) or project.can_show(*image.split(":", 1))
+        return self._keys.image_key(image) if is_shown else ""
 
     def open_in_editor(self, reference: str) -> object:
         """Open a document in the editor of the user who started this server, if that is on this machine."""
@@ -184,7 +207,7 @@ class Service:
         return None
 
     def _can_edit(self) -> bool:
-        return is_loopback(self._config.server.host) and opens_a_window()
+        return self._caller.may("owner") and is_loopback(self._config.server.host) and opens_a_window()
 
     def get_section(self, id: str) -> object:  # noqa: A002 - the name that a hit has for it
         """A section with its text, the section around it and those inside it."""
@@ -218,8 +241,8 @@ class Service:
         return dataclasses.replace(self._project.status(name), server=self._describe())
 
     def make_ticket(self) -> object:
-        """A ticket with which a browser gets in, once."""
-        return self._keys.issue_ticket()
+        """A ticket with which a browser gets in, once, with the token of this call."""
+        return self._keys.issue_ticket(_token.get())
 
     def shutdown(self, secret: str) -> object:
         """Stop the server; only a process that can read the pid file knows the secret."""
@@ -249,6 +272,7 @@ class Method:
     hints: Mapping[str, TypeHint]
     """Its parameters, in their order."""
     required: Sequence[str]
+    access: Access
     duration: Duration = "short"
 
     def arguments(self, params: object) -> dict[str, Any]:
@@ -274,34 +298,36 @@ def _check_text(name: str, value: object) -> None:
             raise QueryError(f"{name} must be text, and {shorten(str(each))} has half of a surrogate pair in it.")
 
 
-def _method(name: str, function: Callable[..., object], call: Callable[..., object], duration: Duration) -> Method:
+def _method(
+    name: str, function: Callable[..., object], call: Callable[..., object], access: Access, duration: Duration
+) -> Method:
     parameters = [
         each for each in list(inspect.signature(function).parameters.values())[1:] if each.name not in LOCAL_PARAMETERS
     ]
     hints = get_type_hints(function)
     required = [each.name for each in parameters if each.default is inspect.Parameter.empty]
-    return Method(name, call, {each.name: hints[each.name] for each in parameters}, required, duration)
+    return Method(name, call, {each.name: hints[each.name] for each in parameters}, required, access, duration)
 
 
-_OWN_CALLS: dict[Callable[..., object], Duration] = {
-    Service.search: "short",
-    Service.get_document: "short",
-    Service.read_document: "short",
-    Service.open_in_editor: "short",
-    Service.get_section: "short",
-    Service.enable_collection: "waiting",
-    Service.disable_collection: "waiting",
-    Service.refresh: "waiting",
-    Service.get_project: "short",
-    Service.get_status: "short",
-    Service.make_ticket: "short",
-    Service.shutdown: "short",
+_OWN_CALLS: dict[Callable[..., object], tuple[Access, Duration]] = {
+    Service.search: ("read", "short"),
+    Service.get_document: ("read", "short"),
+    Service.read_document: ("read", "short"),
+    Service.open_in_editor: ("owner", "short"),
+    Service.get_section: ("read", "short"),
+    Service.enable_collection: ("admin", "waiting"),
+    Service.disable_collection: ("admin", "waiting"),
+    Service.refresh: ("read", "waiting"),
+    Service.get_project: ("read", "short"),
+    Service.get_status: ("read", "short"),
+    Service.make_ticket: ("read", "short"),
+    Service.shutdown: ("owner", "short"),
 }
 
 METHODS: dict[str, Method] = {
-    **{each.__name__: _method(each.__name__, each, each, duration) for each, duration in _OWN_CALLS.items()},
+    **{each.__name__: _method(each.__name__, each, each, *kind) for each, kind in _OWN_CALLS.items()},
     **{
-        name: _method(name, each.method, functools.partial(Service.do, operation=each), each.duration)
+        name: _method(name, each.method, functools.partial(Service.do, operation=each), each.access, each.duration)
         for name, each in OPERATIONS.items()
     },
 }

@@ -4,39 +4,40 @@ It ends when `annai server stop` asks it to, on Ctrl-C or SIGTERM, and by itself
 file is gone, when another server took over, or after `server.idle_shutdown_minutes` without a request.
 """
 
-import io
 import logging
 import os
 import platform
 import secrets
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import psutil
 import uvicorn
 
 from annai import __version__
-from annai.config import Config, private_opener
+from annai.config import Config
 from annai.engine import Engine
-from annai.errors import ServerError
+from annai.errors import AnnaiError, ServerError
 from annai.indexing.lock import IndexLock
+from annai.interfaces.audit import Audit
+from annai.interfaces.callers import Doorkeeper, Permissions
 from annai.interfaces.http import BODY_SECONDS, MAX_BODY_BYTES, Application, uvicorn_config
+from annai.interfaces.logs import set_up_logging
 from annai.interfaces.mcp.http import Endpoint
+from annai.interfaces.metrics import Metrics
 from annai.interfaces.page.keys import Keys
 from annai.interfaces.page.routes import PUBLIC_PATHS, Page
 from annai.interfaces.rpc import Service
 from annai.serving import daemon, pidfile
 from annai.serving.pidfile import ServerRecord
+from annai.serving.tokens import TokenFile
 from annai.settings import Server as ServerSettings
-from annai.text.escapes import LogFormatter
 from annai.types import ServerStatus
 from annai.upkeep.worker import Worker
 
@@ -48,10 +49,8 @@ STARTING_SECONDS = 30.0
 CHECK_SECONDS = 1
 """How often to check whether to end."""
 
-GRACE_SECONDS = 5
-"""How long running calls may take once the server is ending; imports end with the document at hand."""
-
-LOG_BACKUPS = 3
+CUT_OFF_SECONDS = 2.0
+"""How long after `server.shutdown_seconds` the process ends whatever still runs; the index is whole at any moment."""
 
 
 def serve(config: Config, *, port: int | None = None, log: Path | None = None, tell: Callable[[str], None]) -> None:
@@ -59,18 +58,19 @@ def serve(config: Config, *, port: int | None = None, log: Path | None = None, t
 
     `port` is the one that the user named; 0 means any free port. The log goes to standard error, or to a rotated file.
     """
-    _set_up_logging(config, log)
+    set_up_logging(config, log)
     with ExitStack() as stack:
         stack.enter_context(_only_server(config))
+        cut_off = stack.enter_context(_cut_off(config))
         ended = stack.enter_context(_signals())
         engine = stack.enter_context(Engine(config))
         listener = stack.enter_context(_listen(config, port, tell))
         record = _record(config, listener, log)
         # So that no folder is kept from being removed, and no relative path means the server's own folder.
         os.chdir(config.root.anchor)
-        server = _Server(config, engine, record)
-        stack.callback(server.close)
         worker = Worker(engine)
+        server = _Server(config, engine, record, worker)
+        stack.callback(server.close)
         worker.start()
         stack.callback(worker.stop)
         pidfile.publish(config, record)
@@ -78,6 +78,7 @@ def serve(config: Config, *, port: int | None = None, log: Path | None = None, t
         ended.connect(server.end)
         tell(f"Serving {config.root} at {record.url} (pid {record.pid}).")
         logger.info("serving %s at %s", config.root, record.url)
+        server.on_end = cut_off.start
         server.run(sockets=[listener])
         logger.info("ending: %s", server.reason)
     logger.info("ended")
@@ -86,11 +87,18 @@ def serve(config: Config, *, port: int | None = None, log: Path | None = None, t
 class _Server(uvicorn.Server):
     """uvicorn with the application of one project, which ends by itself when it should."""
 
-    def __init__(self, config: Config, engine: Engine, record: ServerRecord) -> None:
+    def __init__(self, config: Config, engine: Engine, record: ServerRecord, worker: Worker) -> None:
         self.reason = "it was told to"
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when it starts to end."""
         self._project = config
+        self._engine = engine
         self._record = record
-        token, keys = daemon.required_token(config), Keys()
+        self._worker = worker
+        keys, metrics = Keys(), Metrics(engine)
+        self._doors = Doorkeeper(daemon.required_token(config), TokenFile(config))
+        self._audit = _open_audit(config)
+        permissions = Permissions(engine, self._audit, metrics.searches.add)
         self._service = Service(
             engine,
             config,
@@ -100,21 +108,36 @@ class _Server(uvicorn.Server):
             keys=keys,
         )
         self._mcp = Endpoint(
-            engine, config, max_body_bytes=MAX_BODY_BYTES, body_seconds=BODY_SECONDS, on_use=self._note_use
+            permissions.project,
+            config,
+            max_body_bytes=MAX_BODY_BYTES,
+            body_seconds=BODY_SECONDS,
+            on_use=self._note_use,
         )
-        self._page = Page(engine, keys=keys, token=token, on_use=self._note_use)
+        self._page = Page(
+            engine,
+            keys=keys,
+            engine_of=lambda caller: permissions.project(caller).engine,
+            still_knows=self._doors.still_knows,
+            on_use=self._note_use,
+        )
         self._application = Application(
             self._service,
             routes=[self._mcp.route, *self._page.routes],
             public_paths=PUBLIC_PATHS,
             secret=record.secret,
             host=config.server.host,
-            token=token,
+            doors=self._doors,
+            permissions=permissions,
+            settings=config.server,
+            metrics=metrics,
+            find_problems=self._find_problems,
         )
         super().__init__(
             uvicorn_config(
                 self._application,
-                timeout_graceful_shutdown=GRACE_SECONDS,
+                config.server.trusted_proxies,
+                timeout_graceful_shutdown=config.server.shutdown_seconds,
                 timeout_notify=CHECK_SECONDS,
                 callback_notify=self._end_if_orphaned,
             )
@@ -126,16 +149,42 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more; imports end with the document at hand, other calls finish."""
+        """Accept nothing more; imports and indexing end with the document at hand, other calls finish."""
+        self.on_end()
         pidfile.withdraw(self._project, self._record)
+        self._application.refuse()
+        for server in self.servers:
+            server.close()
         self._service.stopping.set()
+        self._worker.finish()
         self._page.close()
+        await self._mcp.drain(self._project.server.shutdown_seconds)
         await self._mcp.close()
         await super().shutdown(sockets)
 
     def close(self) -> None:
         """Wait for the calls that are still running."""
         self._application.close()
+        self._audit.close()
+
+    def _find_problems(self) -> list[str]:
+        """What keeps this server from answering: the store, the index in it, the worker."""
+        checks: dict[str, Callable[[], object]] = {"store": self._engine.store.collections, "index": self._read_index}
+        problems = []
+        for name, check in checks.items():
+            try:
+                check()
+            except (AnnaiError, OSError) as error:
+                logger.warning("the server is not ready, because of its %s: %s", name, error)
+                problems.append(name)
+        return problems if self._worker.is_alive else [*problems, "worker"]
+
+    def _read_index(self) -> None:
+        """Read the index; one whose file is gone is not there, though it can still be read."""
+        config = self._project
+        if config.store.engine not in ("memory", "postgres") and not config.database_path.exists():
+            raise ServerError(f"{config.database_path} is gone.")
+        self._engine.store.requests.counts()
 
     def _note_use(self) -> None:
         self._application.last_call = time.monotonic()
@@ -145,6 +194,7 @@ class _Server(uvicorn.Server):
         config = self._project
         idle = config.server.idle_shutdown_minutes * 60
         current = pidfile.read_record(config)
+        await self._mcp.close(self._doors.still_knows)
         if not config.root.is_dir():
             self.end("the project's folder is gone")
         elif current is None:
@@ -158,6 +208,33 @@ class _Server(uvicorn.Server):
         record = self._record
         memory = psutil.Process().memory_info().rss
         return ServerStatus(record.pid, record.url, record.started_at, memory, record.version)
+
+
+@contextmanager
+def _cut_off(config: Config) -> Iterator[threading.Timer]:
+    """A timer that ends the process if what runs does not end in time; that leaves a whole index at any moment."""
+
+    def end() -> None:
+        logger.error("what was still running after %g seconds was cut off", config.server.shutdown_seconds)
+        logging.shutdown()
+        os._exit(1)
+
+    timer = threading.Timer(config.server.shutdown_seconds + CUT_OFF_SECONDS, end)
+    timer.daemon = True
+    try:
+        yield timer
+    finally:
+        timer.cancel()
+
+
+def _open_audit(config: Config) -> Audit:
+    file = config.audit_path
+    try:
+        return Audit(file, int(config.logging.rotate_mb * 1_000_000))
+    except OSError as error:
+        raise ServerError(
+            f"The audit log {file} cannot be written: {error.strerror}; name another in logging.audit_file."
+        ) from error
 
 
 class _EndSignal:
@@ -263,28 +340,3 @@ def _record(config: Config, listener: socket.socket, log: Path | None) -> Server
         process_created=psutil.Process().create_time(),
         secret=secrets.token_urlsafe(32),
     )
-
-
-class _PrivateLog(RotatingFileHandler):
-    """A rotated log that only its owner can read: it names documents."""
-
-    def _open(self) -> io.TextIOWrapper:
-        raw = io.FileIO(self.baseFilename, "a", opener=private_opener)
-        return io.TextIOWrapper(raw, encoding=self.encoding)
-
-
-def _set_up_logging(config: Config, log: Path | None) -> None:
-    """Log to a rotated file, or to standard error."""
-    handler: logging.Handler = logging.StreamHandler(sys.stderr)
-    if log:
-        largest = int(config.logging.rotate_mb * 1_000_000)
-        try:
-            handler = _PrivateLog(log, maxBytes=largest, backupCount=LOG_BACKUPS, encoding="utf-8")
-        except OSError as error:
-            raise ServerError(f"The log {log} cannot be written: {error.strerror}; name another with --log.") from error
-    verbose = logging.getLogger().level == logging.DEBUG
-    level = logging.DEBUG if verbose else config.logging.level.upper()
-    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(handlers=[handler], level=level, force=True)
-    for chatty in ("uvicorn", "uvicorn.error", "mcp", "watchfiles", "asyncio", "charset_normalizer"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)

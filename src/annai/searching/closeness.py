@@ -74,7 +74,9 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     query_lengths = _lengths(query_vectors)
     similarity = vectors @ (query_vectors / query_lengths[:, None]).T
     similarity /= lengths[:, None]
-    np.clip(similarity, 0, 1, similarity)
+    # Two steps take a quarter of the time of np.clip.
+    np.maximum(similarity, 0, out=similarity)
+    np.minimum(similarity, 1, out=similarity)
     lengths *= scales
 
     weights = query_lengths * tokens.rarity(query_tokens)

@@ -11,7 +11,7 @@ For a document d with its candidate passages:
 
 and for the first of them, by the passage with the best cosine + 2.5 · P, token by token (`closeness`):
 
-    score = first + 0.5 · passage + 1 · best window + 0.5 · its coverage + 0.4 · title
+    score = first + 0.5 · passage + 1 · best window + 0.4 · its coverage + 0.4 · title
 
 A passage of d gets d's score, minus how far it is behind d's best passage. docs/ranking.md has the figures for each
 element. The score that people see is another one: how sure the answer is (`confidence`).
@@ -46,7 +46,7 @@ more than anything that is only similar to it."""
 ONLY_WORDS_PHRASE_WEIGHT = 1.5
 """The same where words alone are compared; these have 1."""
 
-PASSAGE_WEIGHT, WINDOW_WEIGHT, COVERAGE_WEIGHT, TITLE_WEIGHT = 0.5, 1.0, 0.5, 0.4
+PASSAGE_WEIGHT, WINDOW_WEIGHT, COVERAGE_WEIGHT, TITLE_WEIGHT = 0.5, 1.0, 0.4, 0.4
 """Weights of the closeness token by token; each may be half as much or twice without harm."""
 
 MAX_CHOSEN_DOCUMENTS, MAX_RIVALS, MAX_RIVAL_GAP = 5, 5, 1.0

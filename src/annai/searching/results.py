@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
@@ -56,7 +55,7 @@ class SectionMatch(NamedTuple):
     def id(self) -> str:
         """The public name of what is shown."""
         stored = self.passage.stored
-        section = self.section if _stands_alone(self.section) else replace(self.section, piece=0)
+        section = self.section if _stands_alone(self.section) else self.section._replace(piece=0)
         return section_id(stored.collection, stored.path, section)
 
 

@@ -109,7 +109,8 @@ def stop(config: Config) -> StopResult:
     finally:
         connection.close()
     result: StopResult = "stopped"
-    for signal, seconds in ((None, STOP_SECONDS), (process.terminate, KILL_SECONDS), (process.kill, KILL_SECONDS)):
+    patience = max(STOP_SECONDS, 2 * config.server.shutdown_seconds + KILL_SECONDS)
+    for signal, seconds in ((None, patience), (process.terminate, KILL_SECONDS), (process.kill, KILL_SECONDS)):
         if signal:
             _signal(signal)
         if _wait_for(lambda: process_of(record) is None, seconds):

@@ -151,8 +151,8 @@ class Requests(ABC):
         """The requests with these ids, newest first; those that no longer exist are left out."""
 
     @abstractmethod
-    def counts(self) -> dict[RequestStatus, int]:
-        """How many requests are in each state."""
+    def counts(self, collections: Sequence[str] | None = None) -> dict[RequestStatus, int]:
+        """How many requests, of these collections, are in each state."""
 
     @abstractmethod
     def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
@@ -179,6 +179,9 @@ class DocumentReader(ABC):
 
     read_only: bool = False
     """Whether the index can only be searched, because its file or folder cannot be written."""
+
+    scope: frozenset[str] | None = None
+    """The only collections that may be seen through this store; None means all."""
 
     shared: bool = False
     """Whether machines without a common disk may write this index at once: then claims keep them apart, not a lock."""

@@ -105,10 +105,11 @@ class MemoryRequests(Requests):
         with self._lock:
             return [self._rows[number] for number in sorted({*ids}, reverse=True) if number in self._rows]
 
-    def counts(self) -> dict[RequestStatus, int]:
+    def counts(self, collections: Sequence[str] | None = None) -> dict[RequestStatus, int]:
         """By status."""
         with self._lock:
-            return Counter(row.status for row in self._rows.values())
+            rows = self._rows.values()
+            return Counter(row.status for row in rows if collections is None or row.collection in collections)
 
     def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
         """The latest, newest first."""

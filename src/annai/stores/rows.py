@@ -69,7 +69,8 @@ def select_sections(prefix: str, requests: str) -> str:
         SELECT s.id, d.first_section, c.name, f.path, d.title, d.japanese, f.problem_kind, f.problem_reason,
         s.ordinal, s.parent, s.depth, s.heading, s.heading_path, s.number, s.start_position, s.end_position,
         s.start_line, s.end_line, s.token_count, s.piece, s.last_depth, s.is_passage,
-        EXISTS (SELECT 1 FROM {requests} r
+        EXISTS (SELECT 1 FROM {requests} WHERE status IN ('pending', 'processing'))  -- once: seldom any waits
+        AND EXISTS (SELECT 1 FROM {requests} r
             WHERE r.collection = c.name AND r.path = f.path AND r.status IN ('pending', 'processing'))
         FROM {prefix}sections s JOIN {prefix}documents d ON d.id = s.document_id
         JOIN {prefix}files f ON f.id = s.document_id JOIN {prefix}collections c ON c.id = f.collection_id

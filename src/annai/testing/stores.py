@@ -177,7 +177,7 @@ def test_any_text_survives_and_breaks_no_query(store: Store, text: str) -> None:
 def test_headings_come_back_as_they_went_in(store: Store) -> None:
     strange = "\ue0000 a\0b “見出し” 🦉 '; --"
     plain = indexed("a.md")
-    sections = [replace(each, heading=strange, heading_path=("Title", strange)) for each in plain.sections]
+    sections = [each._replace(heading=strange, heading_path=("Title", strange)) for each in plain.sections]
     store.write("a", [replace(plain, sections=sections)])
     assert [each.section for each in store.sections("a", "a.md")] == sections
 

@@ -5,6 +5,8 @@ import re
 import textwrap
 from types import TracebackType
 
+from annai.errors import without_secrets
+
 # The control characters (C0, DEL and C1) but for tabs and line ends, line and paragraph separators, everything that
 # reorders text (bidirectional controls), and halves of surrogate pairs, which no encoding holds.
 _CONTROL = re.compile(
@@ -33,7 +35,7 @@ class LogFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """The line itself."""
-        record.message = escape_line(record.message)
+        record.message = escape_line(without_secrets(record.message))
         return super().formatMessage(record)
 
     def formatException(  # noqa: N802 - logging's name
@@ -41,7 +43,7 @@ class LogFormatter(logging.Formatter):
         ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
     ) -> str:
         """The traceback."""
-        return textwrap.indent(escape(super().formatException(ei)), "    ")
+        return textwrap.indent(escape(without_secrets(super().formatException(ei))), "    ")
 
 
 def _escape(match: re.Match[str]) -> str:

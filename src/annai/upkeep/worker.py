@@ -89,10 +89,19 @@ class Worker:
         self._engine.wake = self._wake.set
         self._thread.start()
 
-    def stop(self) -> None:
-        """Finish the current documents and end."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether it does its work; of an index that can only be read, others keep the files fresh."""
+        return self._engine.read_only or self._thread.is_alive()
+
+    def finish(self) -> None:
+        """Start to end: finish the current documents, without waiting for that."""
         self._stop.set()
         self._wake.set()
+
+    def stop(self) -> None:
+        """Finish the current documents and end."""
+        self.finish()
         if self._thread.ident is not None:
             self._thread.join()
 

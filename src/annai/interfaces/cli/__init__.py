@@ -27,6 +27,7 @@ COMMANDS = {
     "index": "index",
     "store": "store",
     "server": "server",
+    "token": "token",
     "mcp": "mcp",
     "setup": "setup",
     "model": "model",

@@ -16,7 +16,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from annai import __version__
-from annai.errors import AnnaiError, EmbedderMismatch, QueryError
+from annai.errors import AnnaiError, EmbedderMismatch, QueryError, without_secrets
 from annai.interfaces.mcp import resources
 from annai.interfaces.mcp.access import Access
 from annai.interfaces.mcp.arguments import schema
@@ -60,10 +60,11 @@ _CHANGES_INDEX = types.ToolAnnotations(destructive_hint=False)
 class ProjectServer(Server[None]):
     """One project, for any number of clients."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, *, can_change: bool = True) -> None:
         self._access = access
         self._indexing = Indexing(access)
-        self._tools = Tools(access.config, self._indexing)
+        self._tools = Tools(access.config, self._indexing, can_change=can_change)
+        self._running = 0
         self._connections: WeakSet[Connection] = WeakSet()
         """The clients that finished the handshake; those of the newer era subscribe by themselves."""
         self._bus = InMemorySubscriptionBus()
@@ -120,6 +121,11 @@ class ProjectServer(Server[None]):
     def close(self) -> None:
         """Stop the work in progress."""
         self._indexing.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a tool is running."""
+        return self._running > 0
 
     # Connections
 
@@ -204,6 +210,7 @@ class ProjectServer(Server[None]):
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Every error becomes a sentence that the model can act on, and the connection stays."""
+        self._running += 1
         try:
             tools = {each.name: each for each in self._tools.all_tools(await self._collections())}
             if params.name not in tools:
@@ -217,8 +224,10 @@ class ProjectServer(Server[None]):
         except Exception as error:
             logger.exception("%s failed", params.name)
             return _failure(
-                f"annai had an internal error ({type(error).__name__}: {error}); see its log on standard error."
+                f"annai had an internal error ({type(error).__name__}: {without_secrets(str(error))}); see its log."
             )
+        finally:
+            self._running -= 1
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=result.text)], structured_content=result.fields
         )

@@ -76,8 +76,9 @@ class Tool:
 class Tools:
     """The tools of one project."""
 
-    def __init__(self, config: Config, indexing: Indexing) -> None:
+    def __init__(self, config: Config, indexing: Indexing, *, can_change: bool = True) -> None:
         self._config = config
+        self._can_change = can_change
         self._indexing = indexing
         self._budget = config.search.max_tokens
 
@@ -96,7 +97,7 @@ class Tools:
             self._reading(),
             self._document_listing(),
             self._collection_listing(is_listed=bool(collections)),
-            *self._upkeep(),
+            *(each for each in self._upkeep() if each.is_read_only or self._can_change),
         ]
 
     async def search(self, query: str, collection: str, report: Report) -> ToolResult:

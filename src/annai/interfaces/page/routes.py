@@ -19,6 +19,7 @@ from starlette.types import Scope
 from annai.engine import Engine
 from annai.errors import AnnaiError
 from annai.files.reader import read_inside
+from annai.interfaces.callers import CALLER, LOCAL_OWNER, Caller
 from annai.interfaces.page.documents import IMAGE_TYPES
 from annai.interfaces.page.keys import Keys
 from annai.interfaces.page.words import LANGUAGES, preferred_language, words
@@ -69,12 +70,15 @@ class Page:
         engine: Engine,
         *,
         keys: Keys,
-        token: str = "",
+        engine_of: Callable[[Caller], Engine] | None = None,
+        still_knows: Callable[[Caller], bool] = lambda _: True,
         on_use: Callable[[], None] = lambda: None,
     ) -> None:
+        """`engine_of` gives the project as a caller finds it, `still_knows` whether the caller's token still holds."""
         self._engine = engine
+        self._engine_of = engine_of or (lambda _: engine)
+        self._still_knows = still_knows
         self._keys = keys
-        self._token = token
         self._on_use = on_use
         self._closing = asyncio.Event()
         self.routes: list[BaseRoute] = [
@@ -105,10 +109,10 @@ class Page:
 
     async def _session(self, request: Request) -> Response:
         """Give the token for a ticket."""
-        ticket = request.headers.get(TICKET_HEADER, "")
-        if not self._keys.redeem_ticket(ticket):
+        token = self._keys.redeem_ticket(request.headers.get(TICKET_HEADER, ""))
+        if token is None:
             return Response(to_json({"error": "This ticket was used, or is too old; run `annai open` again."}), 403)
-        return Response(to_json({"token": self._token}), headers={**_HEADERS, "cache-control": "no-store"})
+        return Response(to_json({"token": token}), headers={**_HEADERS, "cache-control": "no-store"})
 
     async def _image(self, request: Request) -> Response:
         at, key = request.query_params.get("at", ""), request.query_params.get("key", "")
@@ -128,17 +132,19 @@ class Page:
         source = self._engine.sources()[collection]
         return read_inside(source, source / path, self._engine.config.files)[0]
 
-    async def _events(self, _request: Request) -> Response:
+    async def _events(self, request: Request) -> Response:
+        caller = request.scope.get(CALLER) or LOCAL_OWNER
         return StreamingResponse(
-            self._news(), headers={**_HEADERS, "cache-control": "no-store"}, media_type="text/event-stream"
+            self._news(caller), headers={**_HEADERS, "cache-control": "no-store"}, media_type="text/event-stream"
         )
 
-    async def _news(self) -> AsyncIterator[bytes]:
+    async def _news(self, caller: Caller) -> AsyncIterator[bytes]:
         """What the queue does, as server-sent events: at once, and whenever it changes."""
         last, silent = b"", 0.0
-        while not self._closing.is_set():
+        engine = self._engine_of(caller)
+        while not self._closing.is_set() and self._still_knows(caller):
             self._on_use()
-            news = await asyncio.to_thread(self._state)
+            news = await asyncio.to_thread(self._state, engine)
             if news != last or silent >= SILENCE_SECONDS:
                 yield b"data: " + news + b"\n\n" if news != last else b": still here\n\n"
                 last, silent = news, 0.0
@@ -147,14 +153,15 @@ class Page:
             except TimeoutError:
                 silent += POLL_SECONDS
 
-    def _state(self) -> bytes:
+    @staticmethod
+    def _state(engine: Engine) -> bytes:
         """What waits, what is being indexed, and a value that differs whenever answers may differ."""
         try:
-            requests = self._engine.store.requests
+            requests = engine.store.requests
             counts = requests.counts()
             newest = requests.latest(limit=1)
             processing = requests.latest("processing", limit=3)
-            collections = self._engine.list_collections()
+            collections = engine.list_collections()
         except AnnaiError as error:
             return to_json({"problem": str(error)})
         return to_json(

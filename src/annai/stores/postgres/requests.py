@@ -116,9 +116,14 @@ class PostgresRequests(Requests):
         )
         return [_request(row) for row in rows]
 
-    def counts(self) -> dict[RequestStatus, int]:
+    def counts(self, collections: Sequence[str] | None = None) -> dict[RequestStatus, int]:
         """By status."""
-        return dict(self._database.rows("SELECT status, count(*) FROM annai_requests GROUP BY status"))
+        rows = self._database.rows(
+            """SELECT status, count(*) FROM annai_requests WHERE (%s::text[] IS NULL OR collection = ANY(%s))
+            GROUP BY status""",
+            (_list(collections), _list(collections)),
+        )
+        return dict(rows)
 
     def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
         """The latest, newest first."""

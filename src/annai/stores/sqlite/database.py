@@ -19,6 +19,9 @@ from annai.text.metadata import metadata
 
 logger = logging.getLogger(__name__)
 
+CACHE_KIB = 8_000
+"""What a connection keeps of the file in memory: a search reads hundreds of rows, many where the last one did."""
+
 BUSY_TIMEOUT_MS = 30_000
 """How long to wait for another process that is writing."""
 
@@ -201,6 +204,7 @@ class Database:
             # Asking for WAL where it already is reads only; a file or folder that cannot be written shows here.
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             self.read_only = connection.readonly("main")
         except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError, apsw.FullError) as error:
             self._is_full = isinstance(error, apsw.IOError | apsw.FullError)

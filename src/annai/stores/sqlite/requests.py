@@ -125,9 +125,14 @@ class SqliteRequests(Requests):
         )
         return [Request(*row) for row in rows]
 
-    def counts(self) -> dict[RequestStatus, int]:
+    def counts(self, collections: Sequence[str] | None = None) -> dict[RequestStatus, int]:
         """By status."""
-        return dict(self._database.rows("SELECT status, count(*) FROM index_requests GROUP BY status"))
+        rows = self._database.rows(
+            """SELECT status, count(*) FROM index_requests
+            WHERE (?1 IS NULL OR collection IN (SELECT value FROM json_each(?1))) GROUP BY status""",
+            (_json(collections),),
+        )
+        return dict(rows)
 
     def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
         """The latest, newest first."""
