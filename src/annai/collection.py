@@ -11,9 +11,9 @@ from pathlib import Path
 
 from annai.config import Config, override, user_folder
 from annai.errors import CollectionError
-from annai.stores.machine import machine_name
 from annai.settings import Chunking
 from annai.stores.base import STAGING_SUFFIX, DocumentReader, DocumentWriter
+from annai.stores.machine import machine_name
 from annai.trust import TrustStore, is_inside
 from annai.types import IMPLICIT_COLLECTION, Collection
 

@@ -41,7 +41,6 @@ from annai.indexing.probe import KILLED_TWICE, find_killers
 from annai.indexing.processes import process_count
 from annai.indexing.recipe import check_settings, fingerprint
 from annai.indexing.run import Run
-from annai.stores.machine import machine_name
 from annai.project import Confirm
 from annai.splitters.base import load_splitter
 from annai.stores.base import (
@@ -51,6 +50,7 @@ from annai.stores.base import (
     DocumentWriter,
     RequestResult,
 )
+from annai.stores.machine import machine_name
 from annai.timer import Stopwatch, timer, timestamp
 from annai.trust import is_inside
 from annai.types import (
