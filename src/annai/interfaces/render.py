@@ -244,6 +244,7 @@ def collection_json(collection: "Collection") -> dict[str, object]:
         "source": str(collection.source),
         "enabled": collection.enabled,
         "imported_at": collection.imported_at or None,
+        "owner": collection.owner or None,
     }
 
 
@@ -269,6 +270,7 @@ def status_json(status: "Status", documents: Sequence[str] | None = None) -> dic
                     if state.problem
                 ],
                 "left_out": [asdict(kind) for kind in each.left_out],
+                "note": each.note or None,
             }
             for each in status.collections
         ],
