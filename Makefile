@@ -22,9 +22,9 @@ help:
 
 try: $(VENV)/.annai
 	@$(PYTHON) -c "print('\n  annai search \"環境構築の方法\" --docs-dir examples\n')"
-	@$(BIN)/annai search "環境構築の方法" --docs-dir examples -n 3
+	@$(BIN)/annai search "環境構築の方法" --docs-dir examples --limit 3
 	@$(PYTHON) -c "print('\n  annai search \"how do I roll back a bad deployment?\" --docs-dir examples\n')"
-	@$(BIN)/annai search "how do I roll back a bad deployment?" --docs-dir examples -n 3
+	@$(BIN)/annai search "how do I roll back a bad deployment?" --docs-dir examples --limit 3
 	@echo
 	@echo "Now your own: $(BIN)/annai search \"a question\" --docs-dir FOLDER"
 
