@@ -16,10 +16,11 @@ ACCESS = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 class Cluster:
     """A PostgreSQL on a port of this machine that asks for passwords; its superuser needs none on a socket."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
         self.port = _free_port()
         self._server = prepare_postgres(
             folder,
+            *settings,
             "listen_addresses = '127.0.0.1'",
             f"port = {self.port}",
             f"unix_socket_directories = '{folder}'",
@@ -68,10 +69,10 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster() -> Iterator[Cluster]:
-    """A server that runs, until the block ends."""
+def running_cluster(*settings: str) -> Iterator[Cluster]:
+    """A server that runs with these lines of postgresql.conf, until the block ends."""
     with memory_folder("postgres") as folder:
-        cluster = Cluster(folder)
+        cluster = Cluster(folder, *settings)
         cluster.control("start")
         try:
             yield cluster
