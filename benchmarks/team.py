@@ -5,8 +5,8 @@
 A PostgreSQL of its own, an indexer whose files change all the time, and servers of other machines, all real processes
 on this one. Clients ask for sections that they know, so every answer can be judged. The same once more while one server
 is killed, and started again as a supervisor does, and then PostgreSQL is restarted. A client whose server does not
-answer asks the next one, as a load balancer does for it. Everything ends by itself; exit code 1 means that an answer was
-wrong, or that there was an error when nothing was away.
+answer asks the next one, as a load balancer does for it. Everything ends by itself; exit code 1 means that an answer
+was wrong, or that there was an error when nothing was away.
 """
 
 import argparse
@@ -98,8 +98,7 @@ class Team:
             text=True,
         )
         self.processes[name] = process
-        assert process.stdout
-        line = process.stdout.readline()
+        line = process.stdout.readline() if process.stdout else ""
         if "Serving" not in line:
             sys.exit(f"the server of {name} did not start; see {self.machine(name)}/.annai/server.log")
         self.addresses[name] = line.partition(" at ")[2].split()[0]

@@ -1,7 +1,9 @@
 """How is a failing PostgreSQL tested? With a server of its own, which may be crashed, closed and filled up."""
 
+import os
 import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +55,12 @@ class Cluster:
     def control(self, *words: str) -> None:
         """Call `pg_ctl` and wait for the end of what it does."""
         self._run("pg_ctl", "-w", "-l", str(self.folder / "log"), *words)
+
+    def shell(self, commands: str, **environment: str) -> None:
+        """Run commands as an administrator does on the server's machine, with PostgreSQL's own programs."""
+        own = {"PGHOST": str(self.folder), "PGPORT": str(self.port), "PGUSER": "postgres"}
+        path = f"{self._server.bin_path}{os.pathsep}{os.environ['PATH']}"
+        subprocess.run(["bash", "-euc", commands], env=os.environ | own | environment | {"PATH": path}, check=True)
 
     def own(self, folder: Path) -> Path:
         """Make a folder that is the server's own."""
