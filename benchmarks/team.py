@@ -21,9 +21,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -268,8 +270,13 @@ def is_right(client: Client, question: Question) -> bool:
 def undisturbed(team: Team, servers: list[str], questions: list[Question], options: argparse.Namespace) -> list[str]:
     """Search while the indexer works, and nothing else happens."""
     with changing(team) as changes:
+        before = cpu_seconds(team, servers)
         load = search(team, servers, questions, options)
+        after = cpu_seconds(team, servers)
     report("undisturbed", load, options.seconds)
+    answered = max(len(load.seconds), 1)
+    used = ", ".join(f"{who} {(after[who] - before[who]) / answered * 1000:.0f} ms" for who in after)
+    print(f"- processor time for each search, the indexer's work in the database included: {used}")
     faults = [f"{count} errors: {text}" for text, count in Counter(text for _, text in load.errors).items()]
     return [*faults, *load.wrong[:5], *settle(team, servers[0], changes)]
 
@@ -391,6 +398,25 @@ def settle(team: Team, server: str, versions: dict[int, int]) -> list[str]:
         return [f"{len(missing)} changed files were not found {PATIENCE_SECONDS:.0f} s after the last change"]
     print(f"- {count} changed files were found as they are {time.monotonic() - begin:.1f} s after the end of the run")
     return []
+
+
+def cpu_seconds(team: Team, servers: list[str]) -> dict[str, float]:
+    """The processor time that the servers, and that PostgreSQL has used."""
+    postmaster = int((team.cluster.folder / "postmaster.pid").read_text(encoding="utf-8").split()[0])
+    return {
+        "servers": sum(used_by(team.processes[name].pid) for name in servers),
+        "PostgreSQL": used_by(postmaster),
+    }
+
+
+def used_by(pid: int) -> float:
+    """The processor time of a process and its children, those that have ended too."""
+    used = 0.0
+    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            used += times.user + times.system + times.children_user + times.children_system
+    return used
 
 
 def report(name: str, load: Load, seconds: float) -> None:
