@@ -123,6 +123,11 @@ def test_a_restored_backup_gives_the_same_answers(tmp_path: Path, database: Clus
         database.shell(f"cd {folder}\n{commands(start)}")
     with Engine(machine(tmp_path / "after", "server", database.url("restored", "annai_reader", READER))) as engine:
         assert [engine.search(each).results for each in questions] == before
+    with running_cluster() as other:
+        restore = commands("# On a new PostgreSQL").replace("deploy/", f"{DEPLOY}/")
+        other.shell(f"cd {folder}\n{restore}", ANNAI_PASSWORD=WRITER, ANNAI_READER_PASSWORD=READER)
+        with Engine(machine(tmp_path / "new", "server", other.url("annai", "annai_reader", READER))) as engine:
+            assert [engine.search(each).results for each in questions] == before
     (documents / "手順7.md").write_text("# Document 7\n\nAnother text, since the backup.\n", encoding="utf-8")
     with Engine(machine(tmp_path / "indexer", "indexer", database.url("restored", "annai", WRITER))) as engine:
         summary = engine.import_collection("handbook")
