@@ -34,6 +34,7 @@ def candidates(draw: st.DrawFn) -> Candidates:
         is_other_script=np.array(other_script)[documents],
         is_whole_document=np.repeat([count == 1 for count in counts], counts),
         coincidence=draw(shares),
+        is_contextual=draw(st.booleans()),
     )
 
 
@@ -121,6 +122,7 @@ def test_the_order_of_the_documents_does_not_matter(candidates: Candidates, rand
         candidates.is_other_script[rows],
         candidates.is_whole_document[rows],
         candidates.coincidence,
+        is_contextual=candidates.is_contextual,
     )
     assert np.allclose(
         rank_by_both(shuffled, equally_close).scores, rank_by_both(candidates, equally_close).scores[rows]
@@ -175,3 +177,16 @@ def test_what_is_not_compared_token_by_token_stays_behind_what_is() -> None:
     scores = rank_by_both(found, compare).scores
     assert compared == [*range(MAX_COMPARED_DOCUMENTS)]
     assert scores[:MAX_COMPARED_DOCUMENTS].min() > scores[MAX_COMPARED_DOCUMENTS:].max()
+
+
+def test_how_a_contextual_model_spreads_its_cosines_does_not_matter() -> None:
+    wide = replace(passages((0, 0.1, 0.5), (1, 0.3, 0.4), (2, 0.5, 0.0), whole=0.2), is_contextual=True)
+    narrow = replace(wide, similarity=0.8 + wide.similarity / 4, document_similarity=0.8 + wide.document_similarity / 4)
+    ranked = [rank_by_both(each, lambda _: None) for each in (wide, narrow)]
+    assert np.allclose(ranked[0].scores, ranked[1].scores)
+    assert ranked[0].scores.argmax() == 1
+
+
+def test_a_contextual_model_that_tells_nothing_apart_leaves_the_order_to_the_words() -> None:
+    alike = replace(passages((0, 0.8, 0.1), (1, 0.8 + 1e-6, 0.0), (2, 0.8, 0.3)), is_contextual=True)
+    assert [*np.argsort(-rank_by_both(alike, lambda _: None).scores)] == [2, 0, 1]

@@ -10,6 +10,7 @@ from annai.stores.base import IndexedDocument
 from annai.stores.sqlite import postings
 from annai.stores.sqlite.postings import POSTING
 from annai.stores.sqlite.store import SqliteStore
+from annai.stores.sqlite.vocabulary import MANY_WORDS
 from annai.text.fields import Fields
 from annai.text.keywords import extract_all
 from annai.types import Collection, Document, FileState, Section
@@ -62,3 +63,18 @@ def test_lists_are_the_same_however_passages_were_written_and_merged(
     assert lists(tmp_path / "by_vocabularies.sqlite", 20, 3) == expected
     monkeypatch.setattr(postings, "MERGE_BYTES", 40)
     assert lists(tmp_path / "word_by_word.sqlite", 2, 2) == expected
+
+
+def test_many_words_are_found_in_every_segment_whichever_of_them_were_read_before(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "index.sqlite")
+    store.save_collection(Collection("a", tmp_path))
+    slips = [f"slip{number}" for number in range(MANY_WORDS)]
+    for start in range(0, len(TEXTS), 20):
+        store.write("a", documents(start, TEXTS[start : start + 20], 20))
+        # Each lookup reads the words of one more segment, and finds words that none before it looked for.
+        for turn in range(5):
+            words = [f"word{number}" for number in range(turn, len(TEXTS), 5)]
+            assert {*store.holding([*slips, *words])} == {word for word in words if int(word[4:]) < start + 20}
+    store.write("a", documents(3, ["slip7"], 1), removed=["5.md"])
+    assert store.holding([*slips, "word3", "word4", "word5"]) == {"slip7": 1, "word4": 1}
+    store.close()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from annai.answers import Where
 from annai.text.fields import FIELD_NAMES, FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import STOP_WORDS, is_cjk, katakana_term, normalise, query_words, spelled_words, stems
+from annai.types import Document, Section
 
 if TYPE_CHECKING:  # Whoever only shows an answer needs no store.
     from annai.stores.base import PassageSearcher
@@ -233,7 +234,10 @@ def _written(store: "PassageSearcher", term: str, slips: Slips, where: Where) ->
     best = max(slips.values())
     seen: Counter[str] = Counter()
     forms: dict[str, str] = {}
-    for form in _words_of_passages(store, term, where):
+    words = {each for word in slips for each in (word, f"{word}s", word.removesuffix("s"))}
+    # As `_PART` and `_RUN` find them: no word ends within small letters, nor begins there with one.
+    wanted = re.compile(rf"(?:(?<![a-z])|(?=[A-Z]))(?i:{'|'.join(map(re.escape, sorted(words)))})(?![a-z])")
+    for form in _words_of_passages(store, term, where, wanted):
         word = form.lower()
         seen[word] += 1
         if word in slips:
@@ -246,19 +250,28 @@ def _written(store: "PassageSearcher", term: str, slips: Slips, where: Where) ->
     return max(forms.values(), key=lambda form: (slips[form.lower()], seen[form.lower()], form), default=None)
 
 
-def _words_of_passages(store: "PassageSearcher", term: str, where: Where) -> Iterator[str]:
-    """The words and names of passages that hold a term; the passages that match it best come first."""
+def _words_of_passages(store: "PassageSearcher", term: str, where: Where, wanted: re.Pattern[str]) -> Iterator[str]:
+    """The words and names of passages that hold a term, without those that have no wanted one.
+
+    The passages that match it best come first.
+    """
     keys = [each.key for each in store.matching({term: 1.0}, FIELD_WEIGHTS, MAX_PASSAGES, where)]
     stored = store.lookup(keys)
     for passage in (stored[key] for key in keys if key in stored):
         document = store.document(passage.collection, passage.path)
-        if document is not None:
+        if document is not None and _may_hold(document, passage.section, wanted):
             fields = passage_fields(document, passage.section)
             for run in _RUN.findall("\n".join(getattr(fields, name) for name in FIELD_NAMES)):
                 parts = _PART.findall(run)
                 yield from parts
                 if len(parts) > 1:
                     yield run
+
+
+def _may_hold(document: Document, passage: Section, wanted: re.Pattern[str]) -> bool:
+    """Whether a passage may have a wanted word: cheaper than to read all of its document as readers do."""
+    labels = (document.title, document.path, *passage.heading_path, str(document.front_matter))
+    return bool(wanted.search(document.text, passage.start, passage.end) or wanted.search("\n".join(labels)))
 
 
 def _match_case(word: str, meant: str) -> str:

@@ -93,12 +93,13 @@ def find_passages(
     if query.mode != "keyword":
         with timer("query_embedding"):
             vector = embedder.embed_query(query.text)
-    found = _find_scored(store, meant, exclusions, vector, CANDIDATES)
+    find = partial(_find_scored, store, meant, exclusions, vector, is_contextual=not embedder.is_additive)
+    found = find(CANDIDATES)
     min_score = MIN_SCORE_SHARE * max((each.score for each in found), default=0.0)
     worthy = [each for each in found if each.score >= min_score and each.score > 0]
     known = {each.stored.key for each in found}
     if worthy and len(known) >= CANDIDATES and len({each.stored.root_key for each in found}) < query.end:
-        wider = _find_scored(store, meant, exclusions, vector, WIDER_CANDIDATES * query.end)
+        wider = find(WIDER_CANDIDATES * query.end)
         lowest, least = min(each.score for each in worthy), min(each.confidence for each in worthy)
         worthy += [
             each._replace(score=min(each.score, lowest), confidence=min(each.confidence, least))
@@ -114,6 +115,8 @@ def _find_scored(
     exclusions: Exclusions,
     vector: NDArray[np.float32] | None,
     count: int,
+    *,
+    is_contextual: bool,
 ) -> list[ScoredPassage]:
     """The passages that each of the two searches finds, at most so many of each, best first."""
     query = meant.query
@@ -132,7 +135,7 @@ def _find_scored(
         found = similarity if query.mode == "vector" else similarity | keywords
         # By path, so that what scores alike comes in the same order however often it was indexed.
         stored = sorted(store.lookup([*found]).values(), key=lambda each: (each.collection, each.path, each.key))
-        scored = _score_passages(store, meant, stored, vector, similarity, keywords)
+        scored = _score_passages(store, meant, stored, vector, similarity, keywords, is_contextual=is_contextual)
     return sorted(scored, key=lambda each: (-each.score, each.stored.collection, each.stored.path, each.stored.key))
 
 
@@ -143,11 +146,13 @@ def _score_passages(
     vector: NDArray[np.float32] | None,
     similarity: Mapping[int, float],
     keywords: Mapping[int, float],
+    *,
+    is_contextual: bool,
 ) -> list[ScoredPassage]:
     """Score the passages; those of one document stand together in `stored`, in its order."""
     if not stored:
         return []
-    candidates = _candidates(store, meant, stored, vector, similarity, keywords)
+    candidates = _candidates(store, meant, stored, vector, similarity, keywords, is_contextual=is_contextual)
     compare = partial(compare_tokens, store, meant.spelled_out, stored)
     ranked = _RANKINGS[meant.query.mode](candidates, compare)
     details = _ScoreDetails(candidates, ranked)
@@ -165,6 +170,8 @@ def _candidates(
     vector: NDArray[np.float32] | None,
     similarity: Mapping[int, float],
     keywords: Mapping[int, float],
+    *,
+    is_contextual: bool,
 ) -> Candidates:
     """All that the ranking needs to know; similarities that the vector search did not return are computed here."""
     text = meant.query.text
@@ -186,6 +193,7 @@ def _candidates(
         is_whole_document=roots == np.array([each.key for each in stored]),
         coincidence=min(np.count_nonzero(keyword_shares) / CANDIDATES, 1),
         spare_words=meant.spare_words,
+        is_contextual=is_contextual,
     )
 
 

@@ -13,12 +13,15 @@ and for the first of them, by the passage with the best cosine + 2.5 · P, token
 
     score = first + 0.5 · passage + 1 · best window + 0.4 · its coverage + 0.4 · title
 
+The weights are made for the cosines of the bundled model. Those of a model that reads texts as a whole say more, and
+each such model spreads them differently: they are brought to one spread first (`MEANING_SPREAD`).
+
 A passage of d gets d's score, minus how far it is behind d's best passage. docs/ranking.md has the figures for each
 element. The score that people see is another one: how sure the answer is (`confidence`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +35,10 @@ Rows = NDArray[np.int64]
 
 DOCUMENT_WEIGHT = 0.4
 """Weight of the whole document's cosine; the passage's own has 1."""
+
+MEANING_SPREAD, MAX_MEANING_FACTOR = 0.25, 10.0
+"""The standard deviation to which a question's cosines are brought where a contextual model made them, and the most
+that they are multiplied by. Anything from .2 to .3 is as good; the bundled model's own is about .1."""
 
 KEYWORD_WEIGHT = 2.5
 """Weight of the words; meaning has 1. Anything from 2 to 3 is as good."""
@@ -92,6 +99,8 @@ class Candidates:
     hold any, the likelier."""
     spare_words: float = 0.0
     """The share of the question's words that are only another form of others: an abbreviation and its long form."""
+    is_contextual: bool = False
+    """Whether the vectors are of a model that reads a text as a whole, and not the sums of its words' vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +137,8 @@ def rank_by_words(candidates: Candidates, compare: Compare) -> Ranked:
 
 def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
     """Rank by meaning and words together."""
+    if candidates.is_contextual:
+        candidates = _spread_meaning(candidates)
     starts = _document_starts(candidates)
     own = candidates.similarity + KEYWORD_WEIGHT * candidates.keywords + PHRASE_WEIGHT * candidates.phrases
     own += LENGTH_WEIGHT * np.log1p(np.minimum(candidates.tokens, MAX_LENGTH))
@@ -135,6 +146,9 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
     best = np.lexsort((gaps, candidates.document))[starts]
     parts = _first_stage(candidates, starts, gaps)
     max_score = 1 + DOCUMENT_WEIGHT + KEYWORD_WEIGHT + NEXT_PASSAGE_WEIGHT
+    if candidates.is_contextual:
+        highest = max(candidates.similarity.max(), candidates.document_similarity.max())
+        max_score += max(float(highest) - 1, 0.0) * (1 + DOCUMENT_WEIGHT)
     max_score += PHRASE_WEIGHT if candidates.phrases.any() else 0
     leading = _leading(_sum(parts))
     rivals = _rivals(candidates, gaps, best, leading[:MAX_CHOSEN_DOCUMENTS])
@@ -153,6 +167,18 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
             parts[name][leading] = weight * values
     passage_parts = {name: part[candidates.document] for name, part in parts.items()}
     return _ranked(candidates, {**passage_parts, "behind": -gaps}, max_score, best, leading, close)
+
+
+def _spread_meaning(candidates: Candidates) -> Candidates:
+    """The candidates with cosines from 0 on, that of the farthest, and with the spread that the weights expect."""
+    spread = max(float(candidates.similarity.std()), 1e-9)
+    factor = min(max(MEANING_SPREAD / spread, 1.0), MAX_MEANING_FACTOR)
+    least = min(candidates.similarity.min(), candidates.document_similarity.min())
+    return replace(
+        candidates,
+        similarity=factor * (candidates.similarity - least),
+        document_similarity=factor * (candidates.document_similarity - least),
+    )
 
 
 def _rivals(candidates: Candidates, gaps: Floats, best: Rows, documents: Rows) -> list[int]:

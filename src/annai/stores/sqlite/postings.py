@@ -33,6 +33,7 @@ from annai.stores.bm25 import (
 from annai.stores.scores import top_scores
 from annai.stores.sqlite.passage_table import PassageTable
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span, WordIndex
+from annai.stores.sqlite.vocabulary import MANY_WORDS, NO_WORDS
 from annai.text.fields import FieldWeights
 from annai.text.keywords import Keywords
 
@@ -80,6 +81,7 @@ class _Kept:
 
     def __init__(self, table: PassageTable) -> None:
         self.table = table
+        self.vocabulary = NO_WORDS
         self._lists: dict[str, _Holders] = {}
         self._size = 0
         self._lock = threading.Lock()
@@ -186,7 +188,9 @@ class Postings(WordIndex):
             kept = self._kept = _Kept(table)
         found = {word: holders for word in words if (holders := kept.get(word))}
         lists: dict[str, bytes] = {}
-        for word, part in self._parts(word for word in words if word not in found):
+        missing = [word for word in words if word not in found]
+        parts = self._parts(missing) if len(missing) < MANY_WORDS else self._many_parts(missing, kept)
+        for word, part in parts:
             lists[word] = lists[word] + part if word in lists else part
         for word, raw in lists.items():
             found[word] = _Holders(*_existing(raw, table))
@@ -204,14 +208,26 @@ class Postings(WordIndex):
         positions, frequencies, _ = merge_positions(found, weighted_frequencies(postings, weights_of(fields)))
         return positions, saturation(frequencies, table.length_damping[positions])
 
-    def _parts(self, words: Iterable[str]) -> list[tuple[str, bytes]]:
-        """The lists of words, segment by segment."""
+    def _parts(self, words: Iterable[str], segments: Sequence[int] | None = None) -> list[tuple[str, bytes]]:
+        """The lists of words, segment by segment; in all segments unless some are named."""
+        chosen = "SELECT id FROM segments" if segments is None else "SELECT value FROM json_each(?2)"
+        # Sorted, as the table is: neighbours are on the same page.
+        values = json.dumps(sorted(words)), json.dumps(segments)
         return self._database.rows(
-            """SELECT word, list FROM postings
-            WHERE segment IN (SELECT id FROM segments) AND word IN (SELECT value FROM json_each(?))""",
-            # Sorted, as the table is: neighbours are on the same page.
-            (json.dumps(sorted(words)),),
+            f"""SELECT word, list FROM postings
+            WHERE segment IN ({chosen}) AND word IN (SELECT value FROM json_each(?1))""",
+            values[: 1 if segments is None else 2],
         )
+
+    def _many_parts(self, words: Sequence[str], kept: _Kept) -> list[tuple[str, bytes]]:
+        """The same for many words. Each time, the words of one more segment are read; with all of them, it is quick."""
+        segments = [number for (number,) in self._database.rows("SELECT id FROM segments ORDER BY id")]
+        vocabulary = kept.vocabulary
+        if unread := [number for number in segments if number not in vocabulary.segments]:
+            rows = self._database.rows("SELECT word FROM postings WHERE segment = ?", (unread[0],))
+            kept.vocabulary = vocabulary = vocabulary.with_words(unread.pop(0), (word for (word,) in rows))
+        likely, others = vocabulary.split(words)
+        return self._parts(likely) + (self._parts(others, unread) if unread else [])
 
     def _new_segment(self, level: int) -> int:
         return self._database.number("INSERT INTO segments (level) VALUES (?) RETURNING id", (level,))
