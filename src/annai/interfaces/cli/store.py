@@ -97,7 +97,7 @@ def migrate(config: Config, engine: str, url: str) -> None:
     with Engine(config) as source, load_store(other) as target, progress_bar("Moving") as progress:
         moved = maintenance.migrate(source, target, progress=progress)
     echo(
-        f"Moved {counted(moved.documents, 'document')} with {counted(moved.sections, 'section')} to {engine}; the copy is identical "
-        f"(checksum {moved.checksum[:12]})."
+        f"Moved {counted(moved.documents, 'document')} with {counted(moved.sections, 'section')} to {engine}; "
+        f"the copy is identical (checksum {moved.checksum[:12]})."
     )
     echo(f'To use it, add this to annai.toml:\n\n[store]\nengine = "{engine}"' + (f'\nurl = "{url}"' if url else ""))
