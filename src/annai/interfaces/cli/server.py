@@ -160,9 +160,7 @@ def install(config: Config, port: int | None, log: Path | None, only_print: bool
         return
     _check_root(config)
     daemon.state_folder(config)
-    if daemon.stop(config) != "none":
-        say("Stopped the server that was running; the service takes its place.")
-    service.install(installed)
+    service.install(installed, lambda: _make_way(config))
     say(f"Installed {installed.file}; the server is starting, and starts whenever you log in.")
     if sys.platform == "linux":
         say("`loginctl enable-linger` lets it run while you are logged out, too.")
@@ -207,6 +205,11 @@ def _is_replaced(stream: TextIO, file: Path) -> bool:
         return False  # It is being rotated.
     opened = os.fstat(stream.fileno())
     return not os.path.samestat(opened, now) or now.st_size < stream.tell()
+
+
+def _make_way(config: Config) -> None:
+    if daemon.stop(config) != "none":
+        say("Stopped the server that was running; the service takes its place.")
 
 
 def _service(config: Config, port: int | None = None, log: Path | None = None) -> service.Service:

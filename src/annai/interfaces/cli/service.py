@@ -6,7 +6,7 @@ import plistlib
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,8 +49,8 @@ def service_of(config: Config, command: Sequence[str], platform: str = sys.platf
     raise ServerError(f"annai installs services on Linux and macOS; elsewhere, let the system run: {' '.join(command)}")
 
 
-def install(service: Service) -> None:
-    """Write the file, and start the service."""
+def install(service: Service, make_way: Callable[[], None]) -> None:
+    """Write the file, and start the service; `make_way` ends what it replaces, once the system knows the service."""
     _need(service.stop[0])
     if service.file.exists():
         _run(service.stop)
@@ -60,8 +60,11 @@ def install(service: Service) -> None:
     except OSError as error:
         raise ServerError(f"{service.file} cannot be written: {error.strerror}.") from error
     for command in service.start:
+        if command == service.start[-1]:
+            make_way()
         if failure := _run(command):
-            raise ServerError(f"{failure} {service.file} is written, and takes effect when that works.")
+            service.file.unlink()
+            raise ServerError(f"{failure} Nothing was installed; `annai server start` starts the server without that.")
 
 
 def uninstall(service: Service) -> bool:
