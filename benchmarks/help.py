@@ -26,7 +26,10 @@ def main() -> int:
     best = dict.fromkeys(COMMANDS, float("inf"))
     with tempfile.TemporaryDirectory() as cache:
         # As installed programs are: compiled beforehand.
-        environment = os.environ | {"PYTHONPYCACHEPREFIX": cache, "PYTHONPATH": str(Path(__file__).parent.parent / "src")}
+        environment = os.environ | {
+            "PYTHONPYCACHEPREFIX": cache,
+            "PYTHONPATH": str(Path(__file__).parent.parent / "src"),
+        }
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for number in range(ROUNDS + 1):
             for name, arguments in COMMANDS.items():

@@ -105,6 +105,8 @@ def cli(ctx: click.Context, config: Path | None, color: str | None, quiet: bool,
     from annai.interfaces.terminal import set_quiet  # help needs none of it
 
     set_quiet(quiet)
+    # Errors are told after that.
+    ctx.call_on_close(lambda: set_quiet(False))
     ctx.obj = {"config": config, "color": color, "quiet": quiet, "verbose": verbose}
 
 
@@ -154,9 +156,8 @@ def run(arguments: list[str]) -> int:
 
 def _refused(error: click.ClickException) -> int:
     """Say what is wrong with what was typed; the exit code."""
-    from annai.interfaces.terminal import echo, set_quiet
+    from annai.interfaces.terminal import echo
 
-    set_quiet(False)
     shown = io.StringIO()
     error.show(shown)
     echo(shown.getvalue(), err=True, nl=False)
@@ -164,10 +165,9 @@ def _refused(error: click.ClickException) -> int:
 
 
 def _complain(sentence: object) -> None:
-    """Say what went wrong, even where --quiet asks for silence."""
-    from annai.interfaces.terminal import set_quiet, warn
+    """Say what went wrong."""
+    from annai.interfaces.terminal import warn  # help needs none of it
 
-    set_quiet(False)
     warn(sentence)
 
 
