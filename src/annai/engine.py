@@ -5,7 +5,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Unpack
@@ -27,7 +27,7 @@ from annai.errors import (
     StoreError,
 )
 from annai.files.folders import folder_entries
-from annai.files.scanner import differs
+from annai.files.scanner import differs, left_out
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.indexing.updates import POLL_SECONDS, Updates
@@ -43,9 +43,11 @@ from annai.types import (
     Collection,
     CollectionStatus,
     Document,
+    FileState,
     FolderEntry,
     ImportMode,
     ImportSummary,
+    LeftOut,
     Listing,
     MetadataField,
     Queued,
@@ -66,6 +68,9 @@ MOST_QUEUED = 100
 
 STATUS_ERRORS = STATUS_FILES = 5
 
+LEFT_OUT_SECONDS = 10.0
+"""How long the number of files that are not read is taken to be the same."""
+
 
 class Engine(Project):
     """A project, opened in this process."""
@@ -85,6 +90,8 @@ class Engine(Project):
         self.worker_problem = ""
         """Why that worker cannot index now, as a sentence: its embedder is down, say."""
         self._queued = 0
+        self._counted: dict[str, tuple[float, tuple[LeftOut, ...]]] = {}
+        """When the files of a collection that are not read were last counted, and what was found."""
         if not self.read_only and any(each.name.endswith(STAGING_SUFFIX) for each in self.store.collections()):
             self._updates.delete_abandoned()
 
@@ -180,41 +187,60 @@ class Engine(Project):
         mode: ImportMode = "update",
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
+        allow_deletions: bool = False,
+        adopt: bool = False,
         *,
         progress: Progress | None = None,
     ) -> ImportSummary:
         """Index one collection: all of it, or what changed. Without a name, the project's only one."""
         known = collections.only_one(collections.searchable(self.store, self.config, (name,) if name else ()))
+        if not adopt:
+            collections.check_owner(self.store, self.config, known)
         collection = collections.chunked(self.config, known, chunk_size, chunk_overlap)
+        if adopt and mode == "new":
+            mode = "update"
+        # Other sizes that are named are other settings on purpose.
+        adopt = adopt or collection != known
         if mode == "new" and self.store.statistics(collection.name).documents:
             raise CollectionError(
                 f"The collection {collection.name!r} already has data; "
                 "`-m update` brings it up to date, `-m replace` rebuilds it."
             )
         if mode == "replace":
-            return self._updates.replace(collection, progress)
+            return self._updates.replace(collection, allow_deletions=allow_deletions, adopt=adopt, progress=progress)
         if collection != known:
             self.store.save_collection(collection)
-        return self._updates.update([(collection, None)], progress=progress)
+        return self._updates.update(
+            [(collection, None)], allow_deletions=allow_deletions, adopt=adopt, progress=progress
+        )
 
     def rebuild(
-        self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
+        self,
+        paths: Sequence[str] = (),
+        force: bool = False,
+        allow_deletions: bool = False,
+        *,
+        progress: Progress | None = None,
     ) -> ImportSummary:
         """Index again what lies under these paths, and wait until it is done."""
         parts = find_parts(self.store, self.config, paths)
         if not paths:
-            return self._updates.update(parts, force=force, progress=progress)
+            return self._updates.update(parts, force=force, allow_deletions=allow_deletions, progress=progress)
         summaries = [
-            self._updates.update_first(*part, force=force, progress=progress, wake=self._wake_worker) for part in parts
+            self._updates.update_first(
+                *part, force=force, allow_deletions=allow_deletions, progress=progress, wake=self._wake_worker
+            )
+            for part in parts
         ]
-        return ImportSummary(*map(sum, zip(*map(dataclasses.astuple, summaries), strict=True)))
+        names = [each.name for each in dataclasses.fields(ImportSummary) if each.name != "left_out"]
+        return ImportSummary(**{name: sum(getattr(each, name) for each in summaries) for name in names})
 
     def request_index(self, path: str, force: bool = False) -> Queued:
         """Queue what lies under a path, and return without waiting."""
         numbers = [
             number
             for collection, only in find_parts(self.store, self.config, [path])
-            for number in self._indexer.request(collection, only, force=force)[0]
+            for number in self._indexer.request(collection, only, force=force).ids
         ]
         self._wake_worker()
         numbers.sort()
@@ -234,7 +260,7 @@ class Engine(Project):
                 problem="The index cannot be written (its folder is read-only, or the disk is full); "
                 "answers may be out of date."
             )
-        own = [each for each in searched if collections.is_here(self.store, each)]
+        own = [each for each in searched if collections.is_here(self.store, self.config, each)]
         errors: list[AnnaiError] = []
         for collection in own:
             with _noted(errors):
@@ -475,10 +501,29 @@ class Engine(Project):
         return sorted((each for each in found if each.error), key=lambda each: -each.id)[:STATUS_ERRORS]
 
     def _collection_status(self, collection: Collection) -> CollectionStatus:
-        problems = [state for state in self.store.states(collection.name).values() if state.problem]
-        return CollectionStatus(
-            collection, self.store.statistics(collection.name), tuple(sorted(problems, key=lambda state: state.path))
-        )
+        states = self.store.states(collection.name)
+        problems = sorted((each for each in states.values() if each.problem), key=lambda state: state.path)
+        if not collections.is_own(self.store, self.config, collection):
+            note = collections.served_only(collection)
+        else:
+            doubt = self._indexer.doubt_source(collection)
+            note = doubt.reason if doubt else ""
+        statistics = self.store.statistics(collection.name)
+        return CollectionStatus(collection, statistics, tuple(problems), self._left_out(collection, states), note)
+
+    def _left_out(self, collection: Collection, known: Mapping[str, FileState]) -> tuple[LeftOut, ...]:
+        """The files of a collection that are not read; counted again after a while, since a page asks all the time."""
+        counted, kinds = self._counted.get(collection.name, (0.0, ()))
+        if counted and time.monotonic() - counted < LEFT_OUT_SECONDS:
+            return kinds
+        here = collections.here(self.store, self.config)
+        is_root = collection.name == IMPLICIT_COLLECTION
+        without = collections.within_root(self.store, self.config) if is_root else ()
+        if (here is None or collection.name in here) and collection.source.is_dir():
+            with suppress(CollectionError):
+                kinds = tuple(left_out(collection.source, self.config.files, known, without=without))
+        self._counted[collection.name] = (time.monotonic(), kinds)
+        return kinds
 
     def close(self) -> None:
         """Release the index and the models."""

@@ -108,8 +108,31 @@ class StoreSettings(Section):
     )
     hnsw_search_ef: int = setting(100, "Minimum number of candidates HNSW keeps per search.", minimum=1, maximum=1000)
     hnsw_m: int = setting(16, "Links per vector in the HNSW graph.", minimum=2, maximum=100)
+    schema: str = setting(
+        "",
+        "postgres: the schema that holds this project's tables, made if there is none; one schema holds one project. "
+        "Empty: the user's own, mostly public.",
+    )
+    machine: str = setting(
+        "",
+        "postgres: this machine's name in the index, which says who indexes a collection; machines that share a disk "
+        "may share a name. Empty: the host's name and a random number, made once for each user.",
+    )
     lease_seconds: float = setting(
         30.0, "postgres: reassign a worker's files after this long without a heartbeat.", minimum=1, maximum=3600
+    )
+    connect_timeout_seconds: float = setting(
+        10.0,
+        "postgres: give up connecting, or waiting for a free connection, after this long; `connect_timeout` in the URL "
+        "comes first.",
+        minimum=1,
+        maximum=3600,
+    )
+    max_connections: int = setting(
+        16,
+        "postgres: most connections of one process; PostgreSQL allows 100 in all by default.",
+        minimum=3,
+        maximum=1000,
     )
     query_timeout_seconds: float = setting(
         60.0, "postgres: give up a query after this long; building graphs may take longer.", minimum=0.1, maximum=86400
@@ -120,16 +143,28 @@ class Files(Section):
     """[files]: which files are documents."""
 
     include: tuple[str, ...] = setting(
-        ("**/*.md", "**/*.markdown", "**/*.mdx", "**/*.txt", "**/*.rst"),
+        (
+            *("**/*.md", "**/*.markdown", "**/*.mdx", "**/*.txt", "**/*.rst", "**/*.org", "**/*.adoc", "**/*.asciidoc"),
+            *("**/*.pdf", "**/*.docx", "**/*.pptx", "**/*.xlsx", "**/*.odt", "**/*.odp", "**/*.ods", "**/*.rtf"),
+            *("**/*.html", "**/*.htm", "**/*.epub", "**/*.ipynb", "**/*.eml"),
+        ),
         "Files to index, as .gitignore patterns.",
     )
     exclude: tuple[str, ...] = setting(
-        (".*/", "node_modules/", "__pycache__/", "dist/", "build/"),
+        (".*/", "node_modules/", "__pycache__/", "dist/", "build/", "_build/", "_site/", "htmlcov/"),
         "Files and folders to exclude, as .gitignore patterns; `.*/` is every hidden folder.",
     )
     respect_gitignore: bool = setting(True, "Exclude what .gitignore and .annaiignore files exclude.")
-    max_file_mb: float = setting(10.0, "Skip files larger than this.", minimum=0)
+    max_file_mb: float = setting(10.0, "Skip texts larger than this.", minimum=0)
     follow_symlinks: bool = setting(False, "Follow symbolic links that stay inside the collection.")
+
+
+class Documents(Section):
+    """[documents]: the limits of reading PDF, Office and other files that are no plain text."""
+
+    max_file_mb: float = setting(100.0, "Skip such files larger than this.", minimum=0)
+    timeout_seconds: float = setting(60.0, "Skip a file that takes longer to read.", minimum=0.1, maximum=3600)
+    max_memory_mb: float = setting(1000.0, "Skip a file that takes more memory to read.", minimum=100)
 
 
 class Chunking(Section):
@@ -358,6 +393,7 @@ SECTIONS: dict[str, type] = {
     "database": Database,
     "store": StoreSettings,
     "files": Files,
+    "documents": Documents,
     "chunking": Chunking,
     "embedding": Embedding,
     "model": Model,

@@ -35,6 +35,10 @@ class Collection:
     """Tokens per window or piece, as an import was told; None: as the settings say."""
     chunk_overlap: int | None = None
     """Tokens shared by neighbours, in the same way."""
+    owner: str = ""
+    """In an index that machines share, the machine that indexes it; the others only serve it. Empty: nobody yet."""
+    origin: str = ""
+    """The file system that its folder was on when it was last compared (`indexing.deletions`); empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +219,17 @@ class StoredSection(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Files of one kind that are not read, though no rule excludes them."""
+
+    suffix: str
+    """How their names end: `.png`; empty for names without an ending."""
+    files: int
+    install: str = ""
+    """The command that installs what reads them; empty if annai does not read such files."""
+
+
+@dataclass(frozen=True, slots=True)
 class ImportSummary:
     """What an import did."""
 
@@ -228,6 +243,8 @@ class ImportSummary:
     """Bytes of the files that were read."""
     passages: int = field(default=0, compare=False)
     """Passages that they have."""
+    left_out: tuple[LeftOut, ...] = field(default=(), compare=False)
+    """Files that annai did not look into, where everything was looked through."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -349,6 +366,10 @@ class CollectionStatus:
     statistics: Statistics
     problems: tuple[FileState, ...]
     """The files that were skipped or failed, by path."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The files that annai does not look into, by kind: first those that an extra would read, then the most."""
+    note: str = ""
+    """Why this machine does not compare it with its files, as a sentence; empty if it does."""
 
 
 @dataclass(frozen=True, slots=True)

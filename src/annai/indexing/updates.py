@@ -3,19 +3,20 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from annai import collection as collections
 from annai.asking.references import Part
 from annai.config import Config
-from annai.errors import IndexBusy
+from annai.errors import FilesGone, IndexBusy
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.indexing.run import Run
 from annai.project import Done, Progress
 from annai.stores.base import Store
-from annai.types import Collection, FileState, ImportSummary, Request
+from annai.types import Collection, FileState, ImportSummary, LeftOut, Request
 
 IMPORT_WAIT_SECONDS = 30.0
 """How long an import waits for another process that is indexing."""
@@ -34,28 +35,64 @@ class Updates:
         self._indexer = indexer
         self._lock = lock
 
-    def replace(self, collection: Collection, progress: Progress | None = None) -> ImportSummary:
+    def replace(
+        self,
+        collection: Collection,
+        *,
+        allow_deletions: bool = False,
+        adopt: bool = False,
+        progress: Progress | None = None,
+    ) -> ImportSummary:
         """Index all of a collection anew; searches find what it held before until that is done."""
-        with self.alone(), Run(self._config, progress) as run:
-            outcomes = self._indexer.replace(collection, run)
+        with self.alone(), self._store.replacing(collection.name) as mine, Run(self._config, progress) as run:
+            if not mine:
+                raise IndexBusy(
+                    f"Another process is replacing the collection {collection.name!r}; try again when it has finished."
+                )
+            outcomes = self._indexer.replace(collection, run, allow_deletions=allow_deletions, adopt=adopt)
             self._store.apply_settings()
-        return _logged(_summary(outcomes, run.done))
+        left_out = self._indexer.left_out.get(collection.name, ())
+        return replace(_logged(_summary(outcomes, run.done)), left_out=left_out)
 
     def update(
         self,
         parts: Sequence[Part],
         *,
         force: bool = False,
+        allow_deletions: bool = False,
+        adopt: bool = False,
         progress: Progress | None = None,
     ) -> ImportSummary:
-        """Queue what changed in parts of collections, and index it while nobody else does."""
+        """Queue what changed in parts of collections, and index it while nobody else does.
+
+        Where many files are gone, what else changed is indexed before `FilesGone` is raised.
+        """
+        totals = Counter[str]()
+        errors: list[FilesGone] = []
         with self.alone(), Run(self._config, progress) as run:
-            unchanged = 0
             for collection, only in parts:
-                unchanged += self._indexer.request(collection, only, force=force)[1]
+                try:
+                    found = self._indexer.request(
+                        collection,
+                        only,
+                        force=force,
+                        allow_deletions=allow_deletions,
+                        adopt=adopt,
+                        count_left_out=only is None,
+                    )
+                except FilesGone as error:
+                    errors.append(error)
+                else:
+                    totals.update(unchanged=found.unchanged, deleted=found.deleted)
             outcomes = self._process(run, IMPORT_WAIT_SECONDS)
             self._store.apply_settings()
-        return _logged(_summary(outcomes, run.done, unchanged))
+        if errors:
+            raise errors[0]
+        left_out = [each for collection, only in parts if only is None for each in self._left_out(collection)]
+        return replace(_logged(_summary(outcomes, run.done, totals)), left_out=join_left_out(left_out))
+
+    def _left_out(self, collection: Collection) -> tuple[LeftOut, ...]:
+        return self._indexer.left_out.get(collection.name, ())
 
     def update_first(
         self,
@@ -63,12 +100,15 @@ class Updates:
         only: Sequence[str] | None,
         *,
         force: bool,
+        allow_deletions: bool,
         progress: Progress | None,
         wake: Callable[[], None],
     ) -> ImportSummary:
         """Index what changed under some paths before all else that waits, here or in the process that is indexing."""
         before = self._store.states(collection.name, only)
-        numbers, unchanged = self._indexer.request(collection, only, force=force, first=True)
+        numbers, unchanged, deleted = self._indexer.request(
+            collection, only, force=force, first=True, allow_deletions=allow_deletions
+        )
         wake()
         attempts = {each.id: each.attempts for each in self._store.requests.get(numbers)}
 
@@ -89,7 +129,7 @@ class Updates:
                 else:
                     # Asking for many takes longer.
                     time.sleep(POLL_SECONDS * (1 + len(numbers) / 100))
-        outcomes = Counter({"unchanged": unchanged})
+        outcomes = Counter({"unchanged": unchanged, "deleted": deleted})
         requests = self._store.requests.get(numbers)
         after = self._store.states(collection.name, [each.path for each in requests])
         became = {each.path: _outcome(each, before.get(each.path), after.get(each.path)) for each in requests}
@@ -97,11 +137,8 @@ class Updates:
         # Counted from the index, since another process may have done it.
         indexed = [path for path, outcome in became.items() if outcome in ("added", "updated")]
         sections = (each for path in indexed for each in self._store.sections(collection.name, path))
-        return ImportSummary(
-            **outcomes,
-            size=sum(after[path].size for path in indexed),
-            passages=sum(each.section.is_passage for each in sections),
-        )
+        size = sum(after[path].size for path in indexed)
+        return _counted(outcomes, size, sum(each.section.is_passage for each in sections))
 
     def process(
         self, *, timeout: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
@@ -161,6 +198,15 @@ class Updates:
                 self._store.delete_abandoned()
 
 
+def join_left_out(kinds: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
+    """The files of several collections that are not read, by kind."""
+    counts: dict[tuple[str, str], int] = {}
+    for each in kinds:
+        counts[each.suffix, each.install] = counts.get((each.suffix, each.install), 0) + each.files
+    joined = [LeftOut(suffix, files, install) for (suffix, install), files in counts.items()]
+    return tuple(sorted(joined, key=lambda each: (not each.install, -each.files, each.suffix)))
+
+
 def _is_open(request: Request, attempts: int) -> bool:
     """Whether a request is still to be done: one that failed and is tried again later is not."""
     return request.status == "processing" or (request.status == "pending" and request.attempts == attempts)
@@ -186,9 +232,21 @@ def _logged(summary: ImportSummary) -> ImportSummary:
     return summary
 
 
-def _summary(outcomes: Outcomes, done: Done, unchanged: int = 0) -> ImportSummary:
-    totals = Counter[str]()
+def _summary(outcomes: Outcomes, done: Done, others: Mapping[str, int] | None = None) -> ImportSummary:
+    totals = Counter(others or {})
     for (_, outcome), count in outcomes.items():
         totals[outcome] += count
-    totals["unchanged"] += unchanged
-    return ImportSummary(**totals, size=done.size, passages=done.passages)
+    return _counted(totals, done.size, done.passages)
+
+
+def _counted(totals: Counter[str], size: int, passages: int) -> ImportSummary:
+    return ImportSummary(
+        added=totals["added"],
+        updated=totals["updated"],
+        deleted=totals["deleted"],
+        unchanged=totals["unchanged"],
+        skipped=totals["skipped"],
+        failed=totals["failed"],
+        size=size,
+        passages=passages,
+    )

@@ -9,8 +9,9 @@ from annai.collection import only_one
 from annai.config import Config, override
 from annai.errors import ConfigError
 from annai.interfaces.cli.conventions import Command
-from annai.interfaces.cli.options import collection_option, project_command
+from annai.interfaces.cli.options import allow_deletions_option, collection_option, project_command
 from annai.interfaces.cli.progress import indexed_line, progress_bar, short_duration
+from annai.interfaces.render import left_out_lines
 from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
 from annai.project import Project
@@ -39,6 +40,10 @@ from annai.values import choices
     help="Tokens per window or piece; the collection keeps it. 0: follow chunking.size and chunking.overlap again.",
 )
 @click.option("--chunk-overlap", type=int, help="Tokens shared by neighbours; the collection keeps it.")
+@allow_deletions_option
+@click.option(
+    "--adopt", is_flag=True, help="In an index that machines share: let this machine index it, with its settings."
+)
 @project_command()
 def command(
     config: Config,
@@ -47,6 +52,8 @@ def command(
     database: Path | None,
     chunk_size: int | None,
     chunk_overlap: int | None,
+    allow_deletions: bool,
+    adopt: bool,
 ) -> None:
     """Index a collection now, or rebuild it.
 
@@ -63,7 +70,9 @@ def command(
         with open_project(config) as project, progress_bar("Indexing", tell=False) as progress:
             if database:
                 name = _register(own, project, name)
-            summary = project.import_collection(name, mode, chunk_size, chunk_overlap, progress=progress)
+            summary = project.import_collection(
+                name, mode, chunk_size, chunk_overlap, allow_deletions, adopt, progress=progress
+            )
     except KeyboardInterrupt:
         if mode != "replace":
             raise
@@ -109,5 +118,7 @@ def tell(summary: ImportSummary, seconds: float) -> None:
     )
     counts = ", ".join(f"{name} {count:,}" for name, count in summary.counts.items() if count)
     say(f"{first}: {counts}" if counts else first)
+    if summary.left_out:
+        echo(f"Left out: {'; '.join(left_out_lines(summary.left_out))}.", err=True)
     if summary.skipped or summary.failed:
         echo("`annai status` shows which files were skipped or failed, and why.", err=True)

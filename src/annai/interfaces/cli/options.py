@@ -70,6 +70,11 @@ def collection_option(help_text: str, *, multiple: bool = False) -> Callable[[Co
     )
 
 
+allow_deletions_option = click.option(
+    "--allow-deletions", is_flag=True, help="Remove the documents of files that are gone, however many they are."
+)
+
+
 def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[Command], Command]:
     """Give a command the options that all have, and hand it the `Config` they lead to."""
 

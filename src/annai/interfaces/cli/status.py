@@ -6,10 +6,12 @@ import click
 
 from annai.asking.conditions import shorten_value
 from annai.config import Config
+from annai.indexing.deletions import GONE
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import collection_option, format_option, project_command
 from annai.interfaces.render import (
     field_json,
+    left_out_lines,
     print_json,
     print_lines,
     print_table,
@@ -26,6 +28,9 @@ from annai.types import CollectionStatus, MetadataField, Status
 MAX_VALUE_CELLS = 24
 """Characters of a value in the table of fields."""
 
+MOST_ALIKE = 20
+"""Files with the same problem that are listed one by one."""
+
 
 @click.command(cls=Command, examples=("annai status", "annai status -c api --json", "annai status --fields"))
 @collection_option("Show this collection alone, with all its documents.")
@@ -36,8 +41,9 @@ def command(config: Config, name: str, fields: bool, form: str | None) -> None:
     """Show what is indexed, and what was left out.
 
     Lists each collection with its counts, the size on disk, and every file that was
-    skipped or failed, with the reason. With --fields, lists instead what documents say
-    about themselves, in how many of them, and the most frequent values.
+    skipped or failed, with the reason; and how many files of other kinds annai does not
+    read. With --fields, lists instead what documents say about themselves, in how many
+    of them, and the most frequent values.
     """
     if fields:
         _print_fields(config, name, form)
@@ -68,7 +74,21 @@ def command(config: Config, name: str, fields: bool, form: str | None) -> None:
         echo()
         for path in paths:
             echo(path)
+    for each in status.collections:
+        if each.note:
+            echo(f"\n{each.collection.name}: {each.note}")
     _print_problems(status, config)
+    _print_left_out(status)
+
+
+def _print_left_out(status: Status) -> None:
+    for each in status.collections:
+        label = f"{each.collection.name}: " if len(status.collections) > 1 else ""
+        lines = left_out_lines(each.left_out)
+        if lines:
+            echo()
+        for line in lines:
+            echo(f"{label}{line}")
 
 
 def _print_fields(config: Config, name: str, form: str | None) -> None:
@@ -128,11 +148,16 @@ def _print_problems(status: Status, config: Config) -> None:
     problems = [(each.collection.name, state) for each in status.collections for state in each.problems]
     if problems:
         echo()
-    print_lines(
-        [
-            (f"{state.problem.kind} ", f"{name}:{state.path}:", state.problem.reason)
-            for name, state in problems
-            if state.problem
-        ],
-        config,
-    )
+    shown = Counter[tuple[str, str]]()
+    lines: list[tuple[str, ...]] = []
+    for name, state in problems:
+        if state.problem:
+            shown[name, state.problem.reason] += 1
+            if shown[name, state.problem.reason] <= MOST_ALIKE:
+                lines.append((f"{state.problem.kind} ", f"{name}:{state.path}:", state.problem.reason))
+    print_lines(lines, config)
+    for (name, reason), count in shown.items():
+        if count > MOST_ALIKE:
+            echo(f"… and {count - MOST_ALIKE:,} more of {name}: {reason}")
+    if any(reason == GONE for _, reason in shown):
+        echo("\nIf files were deleted on purpose, confirm it with `annai index rebuild --allow-deletions`.")
