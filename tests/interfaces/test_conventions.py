@@ -33,7 +33,7 @@ def every_command() -> Iterator[tuple[str, Command | Group]]:
         assert isinstance(command, Command | Group), path
         yield path, command
         if isinstance(command, Group):
-            context = click.Context(command)
+            context = click.Context(command, **cli.context_settings)
             for name in command.list_commands(context):
                 inner = command.get_command(context, name)
                 assert inner
@@ -51,6 +51,8 @@ def test_every_option_is_described() -> None:
 def test_every_help_has_two_examples_that_can_be_typed() -> None:
     commands = {tuple(path.split()): command for path, command in every_command()}
     assert len(commands) > 40
+    # Commands remember which options are for help.
+    root = click.Context(cli, **cli.context_settings)
     for path, command in commands.items():
         assert len(command.examples) >= 2, path
         for example in command.examples:
@@ -62,7 +64,7 @@ def test_every_help_has_two_examples_that_can_be_typed() -> None:
             rest = words[len(own) :]
             if rest != ["--help"] and not isinstance(commands[own], Group):
                 # Raises what a user would be told.
-                commands[own].make_context(own[-1], rest)
+                commands[own].make_context(own[-1], rest, parent=root)
 
 
 def test_a_short_option_means_one_thing() -> None:
