@@ -281,7 +281,7 @@ def wide(annai: Annai, write: Write, tmp_path: Path) -> Annai:
 
 
 def test_a_terminal_of_any_width_shows_no_broken_number_or_path(wide: Annai) -> None:
-    for columns in (60, 80, 120):
+    for columns in (60, 80, 130):
         check_width(wide, columns)
 
 
@@ -297,7 +297,7 @@ def check_width(wide: Annai, columns: int) -> None:
     # A model's dimensions are shortened: 768…128.
     assert "…" not in re.sub(r"\d…\d", "", "".join(line for line in lines if "│" not in line))
     assert "Qwen/Qwen3-Embedding-0.6B" in shown
-    assert ("A wider terminal also shows: provider, licence." in lines) == (columns == 80)
+    assert ("A wider terminal also shows: provider, size, licence." in lines) == (columns == 80)
 
 
 def test_what_is_piped_is_not_cut(wide: Annai) -> None:

@@ -60,7 +60,7 @@ def ls(config: Config, form: str | None) -> None:
         print_table(columns, rows, config)
         return
     shortened = [[*map(_shorten, columns, row)] for row in rows]
-    print_table(columns, shortened, config, optional=("provider", "licence"))
+    print_table(columns, shortened, config, optional=("provider", "size", "licence"))
     # What to do is the same for many of them, and long.
     for note in dict.fromkeys(row[-1] for row in rows if ":" in row[-1]):
         echo(note)
