@@ -203,7 +203,9 @@ def only_one(candidates: Sequence[Collection]) -> Collection:
     """The collection that is meant if none was named."""
     if len(candidates) > 1:
         names = ", ".join(each.name for each in candidates)
-        raise CollectionError(f"There are several collections ({names}); name one with `-c NAME`.")
+        raise CollectionError(
+            f"There are several collections ({names}); name one with `-c NAME`, or update all with `annai index rebuild`."
+        )
     return candidates[0]
 
 
