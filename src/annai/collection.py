@@ -204,7 +204,7 @@ def only_one(candidates: Sequence[Collection]) -> Collection:
     if len(candidates) > 1:
         names = ", ".join(each.name for each in candidates)
         raise CollectionError(
-            f"There are several collections ({names}); name one with `-c NAME`, or update all with `annai index rebuild`."
+            f"There are several collections ({names}); name one with `-c NAME`, or update all: `annai index rebuild`."
         )
     return candidates[0]
 
