@@ -75,6 +75,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/stores.py
 	$(BIN)/python benchmarks/answers.py
 	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/help.py
 
 quality: $(VENV)/.dev
 	$(BIN)/python benchmarks/quality.py --write

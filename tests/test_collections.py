@@ -51,7 +51,7 @@ def test_a_root_that_was_never_indexed_is_left_out_and_can_be_added(engine: Engi
     engine.add_collection("api", tree / "api")
     assert found(engine) == API
     assert engine.status().searched == ("api",)
-    with pytest.raises(CollectionError, match="`annai collection enable -n root` adds it"):
+    with pytest.raises(CollectionError, match="`annai collection enable root` adds it"):
         engine.search("apple", collections=["root"])
     engine.update_collection("root", enabled=True)
     assert found(engine) == [*API, *ROOT]
@@ -113,7 +113,7 @@ def test_a_worker_moves_files_between_the_root_and_a_new_collection(engine: Engi
 
 def test_every_command_says_what_is_searched_from_now_on(annai: Annai, tree: Path) -> None:
     add = ("collection", "add", "-n", "api", "-d", "The API", "-s", "api")
-    left_out = f"It does not cover the rest of {tree}; `annai collection enable -n root` adds it."
+    left_out = f"It does not cover the rest of {tree}; `annai collection enable root` adds it."
     assert f"A search covers api. {left_out}" in annai(*add).stdout
     assert left_out in annai("status").stdout
     assert {row["collection"] for row in results(annai, "apple")} == {"api"}

@@ -172,7 +172,7 @@ def test_another_embedder_is_told_of(project: Project, engine: Engine, write: Wr
     project.import_collection()
     (collection,) = engine.store.collections()
     engine.store.save_collection(dataclasses.replace(collection, embedder="other/9"))
-    with pytest.raises(EmbedderMismatch, match="annai import -n root -m replace"):
+    with pytest.raises(EmbedderMismatch, match="annai import -c root -m replace"):
         project.search(Query("apple"))
 
 

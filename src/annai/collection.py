@@ -77,7 +77,7 @@ def searchable(store: DocumentReader, config: Config, names: Sequence[str] = ())
     if not known:
         raise CollectionError(_nothing_seen(store))
     if not enabled:
-        raise CollectionError("Every collection is disabled; enable one with `annai collection enable -n NAME`.")
+        raise CollectionError("Every collection is disabled; enable one with `annai collection enable NAME`.")
     return enabled
 
 
@@ -92,7 +92,7 @@ def find(store: DocumentReader, config: Config, name: str) -> Collection:
             return _root(store, config)
         raise CollectionError(
             f"The rest of {config.root} is not searched beside the registered collections; "
-            f"`annai collection enable -n {name}` adds it."
+            f"`annai collection enable {name}` adds it."
         )
     if not known and store.scope is not None:
         raise CollectionError(_nothing_seen(store))
@@ -140,7 +140,7 @@ def served_only(collection: Collection) -> str:
     """The sentence for a collection that another machine indexes."""
     return (
         f"The collection {collection.name!r} is indexed by {collection.owner}, and this machine only serves it; index "
-        f"it there, or let this machine do so from now on with `annai import -n {collection.name} --adopt`."
+        f"it there, or let this machine do so from now on with `annai import -c {collection.name} --adopt`."
     )
 
 
@@ -176,7 +176,7 @@ def chunking_of(config: Config, collection: Collection, origin: str = "") -> Chu
     if size is None and overlap is None:
         return config.chunking
     name = collection.name.removesuffix(STAGING_SUFFIX)
-    origin = origin or f"the collection {name!r} (`annai import -n {name} --chunk-size 0` makes it follow the settings)"
+    origin = origin or f"the collection {name!r} (`annai import -c {name} --chunk-size 0` makes it follow the settings)"
     # A section too is cut into pieces only where it is longer than one of them.
     return override(config, "chunking", origin, size=size, max_tokens=size, overlap=overlap).chunking
 
@@ -203,7 +203,9 @@ def only_one(candidates: Sequence[Collection]) -> Collection:
     """The collection that is meant if none was named."""
     if len(candidates) > 1:
         names = ", ".join(each.name for each in candidates)
-        raise CollectionError(f"There are several collections ({names}); name one with `-n NAME`.")
+        raise CollectionError(
+            f"There are several collections ({names}); name one with `-c NAME`, or update all: `annai index rebuild`."
+        )
     return candidates[0]
 
 
@@ -238,7 +240,7 @@ def add(
     known = registered(store, config)
     if any(each.name == name for each in known):
         raise CollectionError(
-            f"The collection {name!r} already exists; change it with `annai collection update -n {name}`."
+            f"The collection {name!r} already exists; change it with `annai collection update {name}`."
         )
     owner = machine_name(config) if store.shared else ""
     collection = Collection(name, _directory(source), description, owner=owner)

@@ -232,8 +232,7 @@ class Engine(Project):
             )
             for part in parts
         ]
-        names = [each.name for each in dataclasses.fields(ImportSummary) if each.name != "left_out"]
-        return ImportSummary(**{name: sum(getattr(each, name) for each in summaries) for name in names})
+        return sum(summaries, ImportSummary())
 
     def request_index(self, path: str, force: bool = False) -> Queued:
         """Queue what lies under a path, and return without waiting."""

@@ -1,6 +1,6 @@
 """What are the things annai talks about? Frozen values, and nothing that does I/O."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -229,6 +229,15 @@ class LeftOut:
     """The command that installs what reads them; empty if annai does not read such files."""
 
 
+def join_left_out(kinds: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
+    """Files that are not read, of several collections, by kind."""
+    counts: dict[tuple[str, str], int] = {}
+    for each in kinds:
+        counts[each.suffix, each.install] = counts.get((each.suffix, each.install), 0) + each.files
+    joined = [LeftOut(suffix, files, install) for (suffix, install), files in counts.items()]
+    return tuple(sorted(joined, key=lambda each: (not each.install, -each.files, each.suffix)))
+
+
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
     """What an import did."""
@@ -245,6 +254,14 @@ class ImportSummary:
     """Passages that they have."""
     left_out: tuple[LeftOut, ...] = field(default=(), compare=False)
     """Files that annai did not look into, where everything was looked through."""
+
+    def __add__(self, other: "ImportSummary") -> "ImportSummary":
+        return ImportSummary(
+            **{name: count + other.counts[name] for name, count in self.counts.items()},
+            size=self.size + other.size,
+            passages=self.passages + other.passages,
+            left_out=join_left_out((*self.left_out, *other.left_out)),
+        )
 
     @property
     def counts(self) -> dict[str, int]:

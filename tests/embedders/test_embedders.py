@@ -453,7 +453,7 @@ def test_another_embedder_is_an_error_that_names_replace_and_replace_works(docs:
         for change in ({"dimensions": 32}, {"model": "another"}, {"document_prefix": "passage: "}):
             with (
                 Engine(service_config(docs, service, **change)) as engine,
-                pytest.raises(EmbedderMismatch, match="annai import -n root -m replace"),
+                pytest.raises(EmbedderMismatch, match="annai import -c root -m replace"),
             ):
                 engine.search(Query("apple"))
         with Engine(service_config(docs, service, dimensions=32)) as engine:

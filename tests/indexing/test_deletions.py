@@ -49,7 +49,7 @@ def test_a_folder_that_is_suddenly_empty_stays_indexed_and_the_search_says_so(pr
     assert answer[0].path == "文書7.md"
     assert answer[0].index_status == "outdated"
     assert f"{share} is empty, but 60 files of it are indexed" in answer.freshness.problem
-    assert "annai import -n share -m update --allow-deletions" in project.status("share").collections[0].note
+    assert "annai import -c share -m update --allow-deletions" in project.status("share").collections[0].note
     modes: tuple[ImportMode, ...] = ("update", "replace")
     for mode in modes:
         with pytest.raises(FilesGone):
@@ -161,7 +161,7 @@ def test_the_command_line_asks_and_is_told(annai: Annai, docs: Path) -> None:
         (docs / f"文書{number}.md").unlink()
     refused = annai("import", "-m", "update", code=1).stderr
     assert "40 of 60 files" in refused
-    assert "annai import -n root -m update --allow-deletions" in refused
+    assert "annai import -c root -m update --allow-deletions" in refused
     told = annai("status").stdout
     assert "… and 20 more of root: its file is gone" in told
     assert "deleted 40" in annai("index", "rebuild", "--allow-deletions").stdout

@@ -249,11 +249,11 @@ def test_another_embedder_is_an_error_that_names_the_way_out(docs: Path, write: 
         engine.refresh()
     with Engine(quick_config(docs)) as engine:
         engine.__dict__["embedder"] = OtherEmbedder(4)
-        with pytest.raises(EmbedderMismatch, match="annai import -n root -m replace"):
+        with pytest.raises(EmbedderMismatch, match="annai import -c root -m replace"):
             engine.search(Query("apple"))
         by_words = engine.search(Query("apple", mode="keyword"))
         assert [hit.path for hit in by_words.results] == ["a.md"]
-        assert "annai import -n root -m replace" in by_words.freshness.problem
+        assert "annai import -c root -m replace" in by_words.freshness.problem
         assert engine.import_collection("root", "replace") == ImportSummary(added=1)
         assert engine.search(Query("apple")).results
 

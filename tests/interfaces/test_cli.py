@@ -251,8 +251,8 @@ def test_collections_are_managed_by_name(annai: Annai, tmp_path: Path) -> None:
     annai("collection", "enable", "-n", "guide")
     annai("collection", "update", "-n", "guide", "-d", "Changed")
     assert "added 1" in annai("import", "-n", "api").stdout
-    assert "already has data" in annai("import", "-n", "api", code=1).stderr
-    assert "unchanged 1" in annai("import", "-n", "api", "-m", "update").stdout
+    assert "already has data" in annai("import", "-n", "api", "-m", "new", code=1).stderr
+    assert "unchanged 1" in annai("import", "-c", "api").stdout
     assert "added 1" in annai("import", "-n", "api", "-m", "replace").stdout
     assert {row["collection"] for row in results(annai, "apple")} == {"api", "guide"}
     assert {row["collection"] for row in results(annai, "apple", "-c", "guide")} == {"guide"}

@@ -116,7 +116,7 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
     "an index that others can read": (open_to_others, "Folder", "warn", "chmod 700"),
     "a token that others can read": (show_token, "Folder", "warn", "annai server restart"),
     "a full disk": (fill_disk, "Disk", "fail", "Free some space"),
-    "a collection whose folder is gone": (lose_folder, "Files", "fail", "annai collection delete -n notes"),
+    "a collection whose folder is gone": (lose_folder, "Files", "fail", "annai collection delete notes"),
     "a service that does not answer": (
         trusted(
             '[embedding]\nprovider = "openai"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n'

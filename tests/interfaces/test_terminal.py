@@ -281,7 +281,7 @@ def wide(annai: Annai, write: Write, tmp_path: Path) -> Annai:
 
 
 def test_a_terminal_of_any_width_shows_no_broken_number_or_path(wide: Annai) -> None:
-    for columns in (60, 80, 120):
+    for columns in (60, 80, 130):
         check_width(wide, columns)
 
 
@@ -294,19 +294,20 @@ def check_width(wide: Annai, columns: int) -> None:
     # Only what is one word, a path or a description is longer than the terminal: there is no way around that.
     whole = ("とても長い名前の", "説明が", "りんごは", "/", "A search covers")
     assert [line for line in lines if cells(line) > columns and not any(each in line for each in whole)] == []
-    assert "…" not in "".join(line for line in lines if "│" not in line and "768…128" not in line)
+    # A model's dimensions are shortened: 768…128.
+    assert "…" not in re.sub(r"\d…\d", "", "".join(line for line in lines if "│" not in line))
     assert "Qwen/Qwen3-Embedding-0.6B" in shown
-    assert ("A wider terminal also shows: provider, licence." in lines) == (columns == 80)
+    assert ("A wider terminal also shows: provider, size, licence." in lines) == (columns == 80)
 
 
 def test_what_is_piped_is_not_cut(wide: Annai) -> None:
     narrow = {"COLUMNS": "40"}
     models = piped(wide, "model", "ls", environment=narrow).decode()
-    assert "768, 512, 256, 128" in models
+    assert "768 or 512 or 256 or 128" in models
     assert "…" not in models
     assert "説明がとても長く続く場合 " * 5 in piped(wide, "collection", "ls", "--all", environment=narrow).decode()
     status = piped(wide, "status", environment=narrow).decode()
     assert f"skipped  root:{LONG}-broken.md: binary file\n" in status
-    assert re.search(r"^root +yes +1[23] +\d+ +1 +0 +\d{4}-\d\d-\d\d \d\d:\d\d$", status, re.MULTILINE)
+    assert re.search(r"^root +yes +1[23] +\d+ +1 +0 +(just now|\d+ minutes? ago)$", status, re.MULTILINE)
     found = piped(wide, "search", "apple", "--path", f"{LONG}-3.md", environment=narrow).decode()
     assert "An apple of 3 grams. # A long heading 3" in found

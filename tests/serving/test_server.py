@@ -127,6 +127,7 @@ def test_a_server_is_started_looked_at_and_stopped(place: LivingProject) -> None
     shown = annai("server", "status").stdout
     for line in (rf"Server +{record.url} \(pid {record.pid}", "Uptime +", r"Memory +\d+\.\d MB", "Log +", "Queue +"):
         assert re.search(f"^{line}", shown, re.MULTILINE), shown
+    assert f"serving {place.folder} at {record.url}" in annai("server", "logs").stdout
     told = json.loads(annai("server", "status", "--format", "json").stdout)
     assert (told["running"], told["pid"], told["port"]) == (True, record.pid, record.port)
     assert {"uptime_seconds", "memory", "requests", "indexing", "errors", "version", "log"} <= set(told)
@@ -211,8 +212,12 @@ def test_two_projects_run_side_by_side(make_place: Callable[..., LivingProject])
     assert one.start().port != two.start().port
     assert "text of one" in str(results(one.annai, "apple")[0]["content"])
     assert "text of two" in str(results(two.annai, "apple")[0]["content"])
+    listed = json.loads(two.annai("server", "ls", "--json").stdout)
+    assert [each["project_root"] for each in listed] == [str(one.folder), str(two.folder)]
     one.annai("server", "stop")
     assert "Server " in two.annai("server", "status").stdout
+    listed = json.loads(two.annai("server", "ls", "--json").stdout)
+    assert [each["project_root"] for each in listed] == [str(two.folder)]
 
 
 def test_what_a_killed_server_left_behind_is_cleaned_up(place: LivingProject) -> None:

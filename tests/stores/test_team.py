@@ -115,7 +115,7 @@ def test_other_settings_change_nothing_until_they_are_adopted(
         problem = engine.search("word7").freshness.problem
         assert "chunking.size = 1024, here 512" in problem
         assert 'files.exclude = [".*/", ' in problem
-        assert "annai import -n docs --adopt" in problem
+        assert "annai import -c docs --adopt" in problem
         assert documents(config) == FILES
         summary = engine.import_collection("docs", adopt=True)
         assert (summary.updated, summary.deleted) == (29, 11)

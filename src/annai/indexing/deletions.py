@@ -79,7 +79,7 @@ def doubt_deletions(collection: Collection, gone: Sequence[Path], known: int) ->
 
 
 def _doubt(collection: Collection, what: str, remedy: str, *, is_source: bool = True) -> Doubt:
-    confirm = f"annai import -n {collection.name} -m update --allow-deletions"
+    confirm = f"annai import -c {collection.name} -m update --allow-deletions"
     return Doubt(f"{what}; {remedy}, or if this is on purpose, confirm it with `{confirm}`.", is_source)
 
 

@@ -360,7 +360,7 @@ class Indexer:
         if collection.embedder not in ("", expected) and self._has_documents(collection):
             raise EmbedderMismatch(
                 f"The collection {collection.name!r} was indexed with {collection.embedder}, but the settings ask for "
-                f"{expected}; run `annai import -n {collection.name} -m replace`."
+                f"{expected}; run `annai import -c {collection.name} -m replace`."
             )
 
     def _has_documents(self, collection: Collection) -> bool:

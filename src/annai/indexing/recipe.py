@@ -55,7 +55,7 @@ def check_settings(collection: Collection, made_with: str) -> None:
         raise CollectionError(
             f"The collection {collection.name!r} was indexed with other settings than this machine has "
             f"({'; '.join(differences)}), so nothing is indexed; correct annai.toml, or index it with those from here "
-            f"by `annai import -n {collection.name} --adopt`."
+            f"by `annai import -c {collection.name} --adopt`."
         )
 
 

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from annai.indexing.lock import IndexLock
 from annai.indexing.run import Run
 from annai.project import Done, Progress
 from annai.stores.base import Store
-from annai.types import Collection, FileState, ImportSummary, LeftOut, Request
+from annai.types import Collection, FileState, ImportSummary, LeftOut, Request, join_left_out
 
 IMPORT_WAIT_SECONDS = 30.0
 """How long an import waits for another process that is indexing."""
@@ -196,15 +196,6 @@ class Updates:
         with self._lock.exclusive() as mine:
             if mine:
                 self._store.delete_abandoned()
-
-
-def join_left_out(kinds: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
-    """The files of several collections that are not read, by kind."""
-    counts: dict[tuple[str, str], int] = {}
-    for each in kinds:
-        counts[each.suffix, each.install] = counts.get((each.suffix, each.install), 0) + each.files
-    joined = [LeftOut(suffix, files, install) for (suffix, install), files in counts.items()]
-    return tuple(sorted(joined, key=lambda each: (not each.install, -each.files, each.suffix)))
 
 
 def _is_open(request: Request, attempts: int) -> bool:

@@ -256,7 +256,7 @@ def _files(engine: Engine) -> Found:
             yield (
                 "fail",
                 f"{name}: {source} is not there",
-                f"Mount or restore it, or `annai collection delete -n {name}`.",
+                f"Mount or restore it, or `annai collection delete {name}`.",
             )
             continue
         indexed, left_out = each.statistics.documents, len(each.problems)
@@ -269,7 +269,7 @@ def _files(engine: Engine) -> Found:
         if ignored := _ignored_folders(engine.config, source):
             yield "ok", f"{name}: ignored are {'; '.join(ignored)}", ""
     if not status.searched:
-        yield "warn", "every collection is disabled", "`annai collection enable -n NAME`."
+        yield "warn", "every collection is disabled", "`annai collection enable NAME`."
 
 
 def _ignored_folders(config: Config, source: Path) -> list[str]:

@@ -139,7 +139,7 @@ def result_count(answer: Answer, shown: int | None = None) -> str:
     """How many results there are and, if more documents match, how many of those."""
     count = len(answer.results) if shown is None else shown
     more = f" of {answer.total}" if answer.total > count else ""
-    return f"{count}{more} result{'' if count == 1 and not more else 's'}"
+    return f"{count}{more} results" if more else counted(count, "result")
 
 
 def unmatched_lines(answer: Answer) -> list[str]:
@@ -294,7 +294,7 @@ def searched_sentence(status: "Status") -> str:
     sentence = f"A search covers {', '.join(names) or 'nothing: every collection is disabled'}."
     sources = [each.collection.source for each in status.collections]
     if IMPLICIT_COLLECTION not in status.searched and not any(map(root.is_relative_to, sources)):
-        sentence += f" It does not cover {rest}; `annai collection enable -n {IMPLICIT_COLLECTION}` adds it."
+        sentence += f" It does not cover {rest}; `annai collection enable {IMPLICIT_COLLECTION}` adds it."
     return sentence
 
 
@@ -380,6 +380,26 @@ def local_time(timestamp: str) -> str:
     from datetime import datetime  # only where one is shown
 
     return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}" if timestamp else ""
+
+
+def time_ago(timestamp: str) -> str:
+    """How long ago something was, for people; a date if that is long ago, and empty if it has not come."""
+    from datetime import UTC, datetime  # only where one is shown
+
+    if not timestamp:
+        return ""
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(timestamp)).total_seconds()
+    if seconds < 60:
+        return "just now"
+    for unit, length, most in (("minute", 60, 60), ("hour", 3600, 24), ("day", 86400, 30)):
+        if (number := int(seconds // length)) < most:
+            return f"{counted(number, unit)} ago"
+    return local_time(timestamp)[:10]
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of something: 1 result, 2 results."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def size(count: int) -> str:

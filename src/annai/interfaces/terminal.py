@@ -19,6 +19,21 @@ _SEQUENCE = re.compile(r"\x1b\[[\d;]*m|\x1b\]8;;[^\x1b]*\x1b\\")
 """What `Screen` adds to a text: styles and links."""
 
 
+_quiet = False
+"""Whether only results and errors are wanted."""
+
+
+def set_quiet(quiet: bool) -> None:
+    """Say whether only results and errors are wanted from now on, in this process."""
+    global _quiet  # noqa: PLW0603 - one command a process
+    _quiet = quiet
+
+
+def is_quiet() -> bool:
+    """Whether only results and errors are wanted."""
+    return _quiet
+
+
 class OutputError(AnnaiError):
     """Standard output is closed, or cannot take more."""
 
@@ -93,9 +108,11 @@ def standard_output(config: Config) -> Screen:
 def echo(text: object = "", *, err: bool = False, nl: bool = True, styled: bool = False) -> None:
     """Write text to standard output: every character of it, except that a terminal gets it escaped.
 
-    `styled` text was escaped and styled by a `Screen`. With `err` it goes to standard error, always escaped. Raises
-    `OutputError` if standard output cannot be written.
+    `styled` text was escaped and styled by a `Screen`. With `err` it goes to standard error, always escaped, unless
+    --quiet is given. Raises `OutputError` if standard output cannot be written.
     """
+    if err and _quiet:
+        return
     shown = escape(str(text)) if err or (not styled and is_terminal(sys.stdout)) else str(text)
     try:
         if sys.stdout is None and not err:
@@ -110,6 +127,12 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True, styled: bool 
             raise
         reason = (error.strerror or str(error)).lower()
         raise OutputError(f"The output cannot be written ({reason}).") from error
+
+
+def say(text: object) -> None:
+    """Say on standard output what was done, unless --quiet is given."""
+    if not _quiet:
+        echo(text)
 
 
 def echo_line(text: str) -> None:

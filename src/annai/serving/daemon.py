@@ -73,7 +73,7 @@ def start(config: Config, options: Sequence[str], log: Path) -> tuple[ServerReco
     with output:
         begin = output.tell()
         child = subprocess.Popen(  # noqa: S603 - this very program
-            [sys.executable, "-P", "-m", "annai", "server", "start", "--foreground", "--log", str(log), *options],
+            command_line(options, log),
             cwd=config.root,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -90,6 +90,11 @@ def start(config: Config, options: Sequence[str], log: Path) -> tuple[ServerReco
         raise ServerError(f"The server did not start: {_reason_of_death(log, begin)}")
     # On Windows the python of a virtual environment starts a second process.
     return record, record.pid == child.pid or (os.name == "nt" and child.poll() is None)
+
+
+def command_line(options: Sequence[str], log: Path) -> list[str]:
+    """What starts a server that stays in the foreground of its process."""
+    return [sys.executable, "-P", "-m", "annai", "server", "start", "--foreground", "--log", str(log), *options]
 
 
 def stop(config: Config) -> StopResult:

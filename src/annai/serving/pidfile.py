@@ -4,13 +4,15 @@ The file alone is not believed: the process that wrote it must be alive, or whoe
 know the file's secret. A crash leaves the file without its server, and another program may have taken the port.
 """
 
+import contextlib
+import logging
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from annai.config import Config
+from annai.config import Config, user_folder
 from annai.errors import ConfigError, QueryError, ServerError
 from annai.serving.connection import health
 from annai.serving.wire import from_json, plain, to_json
@@ -18,6 +20,8 @@ from annai.values import decode
 
 if TYPE_CHECKING:
     import psutil
+
+logger = logging.getLogger(__name__)
 
 TOKEN_FILE = "token"  # noqa: S105 - the name of the file
 
@@ -64,7 +68,23 @@ def running(config: Config) -> ServerRecord | None:
     record = read_record(config)
     if record is None or record.project_root != str(config.root):
         return None
-    return record if _is_process(record) or _answers(record) or process_of(record) else None
+    return record if _is_alive(record) else None
+
+
+def all_running() -> list[ServerRecord]:
+    """Every server that this user started on this machine and that runs, ordered by project."""
+    found = []
+    for note in _notes().glob("*"):
+        try:
+            pid_file = Path(note.read_text(encoding="utf-8"))
+            record = _read(pid_file)
+            if record and _is_alive(record):
+                found.append(record)
+            elif not pid_file.exists():
+                note.unlink(missing_ok=True)
+        except (OSError, ValueError):
+            logger.debug("not readable: %s", note, exc_info=True)
+    return sorted(found, key=lambda record: record.project_root)
 
 
 def left_behind(config: Config) -> bool:
@@ -74,21 +94,48 @@ def left_behind(config: Config) -> bool:
 
 def read_record(config: Config) -> ServerRecord | None:
     """What the pid file says; None if there is none, or if it cannot be understood."""
-    try:
-        return decode(ServerRecord, from_json(config.pid_path.read_bytes()))
-    except (OSError, ValueError, QueryError):
-        return None
+    return _read(config.pid_path)
 
 
 def publish(config: Config, record: ServerRecord) -> None:
-    """Write the pid file, whole or not at all; only its owner may read it."""
+    """Write the pid file, whole or not at all; only its owner may read it. Note for `all_running` where it is."""
     write_private(config.pid_path, to_json(plain(record)) + b"\n")
+    note = _note(config)
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        write_private(note, os.fsencode(config.pid_path))
+    except (OSError, ServerError) as error:
+        logger.info("`annai server ls` will not list this server: %s", error)
 
 
 def withdraw(config: Config, record: ServerRecord | None) -> None:
     """Remove this server's pid file; another server's stays."""
     if read_record(config) == record:
         config.pid_path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            _note(config).unlink(missing_ok=True)
+
+
+def _read(pid_file: Path) -> ServerRecord | None:
+    try:
+        return decode(ServerRecord, from_json(pid_file.read_bytes()))
+    except (OSError, ValueError, QueryError):
+        return None
+
+
+def _notes() -> Path:
+    """The folder of small files that each name a pid file."""
+    return user_folder() / "servers"
+
+
+def _note(config: Config) -> Path:
+    from hashlib import sha256  # only where a server starts or ends
+
+    return _notes() / sha256(os.fsencode(config.pid_path)).hexdigest()[:16]
+
+
+def _is_alive(record: ServerRecord) -> bool:
+    return _is_process(record) or _answers(record) or process_of(record) is not None
 
 
 def read_token(config: Config) -> str:

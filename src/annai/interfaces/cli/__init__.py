@@ -2,51 +2,57 @@
 
 import atexit
 import io
-import logging
 import os
 import sys
 import threading
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
 
 from annai import __version__
 from annai.errors import AnnaiError
-from annai.interfaces.terminal import echo, warn
+from annai.interfaces.cli.conventions import Group
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
-    "search": "search",
-    "get": "get",
-    "open": "open",
-    "status": "status",
-    "collection": "collection",
-    "tool": "collection",
-    "import": "imports",
-    "index": "index",
-    "store": "store",
-    "server": "server",
-    "token": "token",
-    "mcp": "mcp",
-    "setup": "setup",
-    "model": "model",
-    "trust": "trust",
-    "eval": "evaluate",
-    "init": "init",
-    "doctor": "doctor",
+    "search": ("search", "Search this folder by meaning and by words."),
+    "get": ("get", "Show a document, a section or some lines."),
+    "open": ("open", "Open a document in your editor, or the page in your browser."),
+    "status": ("status", "Show what is indexed, and what was left out."),
+    "collection": ("collection", "Register folders as collections."),
+    "tool": ("collection", ""),
+    "import": ("imports", "Index a collection now, or rebuild it."),
+    "index": ("index", "Show what waits to be indexed, or index some files again."),
+    "store": ("store", "Check the index, compact it, or move it to another engine."),
+    "server": ("server", "Run a server for this project."),
+    "token": ("token", "Let others use this project's server."),
+    "mcp": ("mcp", "Serve this project to an agent over MCP."),
+    "setup": ("setup", "Let an agent search this project."),
+    "model": ("model", "List and try embedding models."),
+    "trust": ("trust", "Allow this project's files to reach beyond it."),
+    "eval": ("evaluate", "Measure how well your own questions are answered."),
+    "init": ("init", "Write annai.toml, with every setting explained."),
+    "doctor": ("doctor", "Check the installation, this project and its index."),
+    "completion": ("completion", "Print the script that completes commands in your shell."),
 }
-"""Command → the module beside this one whose `command` it is; imported when it is called or listed."""
+"""Command → the module beside this one whose `command` it is, imported when it is called, and its help in a line."""
 
 HIDDEN = frozenset({"tool"})
 """Other names, from the programs annai descends from; they work and are not listed."""
+
+COMPLETE_VARIABLE = "_ANNAI_COMPLETE"
+"""What the script of `annai completion` sets when it asks; click answers then, and runs no command."""
 
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended, as shells expect it."""
 
 
-class _LazyGroup(click.Group):
-    """Loads a command's module only when that command is asked for."""
+class _LazyGroup(Group):
+    """Loads a command's module only when that command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """In the order in which a new user meets them."""
@@ -56,20 +62,52 @@ class _LazyGroup(click.Group):
         """Import it."""
         if cmd_name not in COMMANDS:
             return None
-        return cast(click.Command, import_module(f"{__name__}.{COMMANDS[cmd_name]}").command)
+        return cast(click.Command, import_module(f"{__name__}.{COMMANDS[cmd_name][0]}").command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List them without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Complete their names without loading them."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=COMMANDS[name][1]) for name in names), *options]
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="annai")
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    examples=(
+        "annai search how do I roll back a bad deployment",
+        "annai get guide/setup.md:44",
+        "annai search --help",
+    ),
+)
+@click.version_option(__version__, "-V", "--version", prog_name="annai")
 @click.option("--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG).")
-@click.option("--verbose", is_flag=True, help="Log details and timings to standard error.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), help="When to use colours.")
+@click.option("-q", "--quiet", is_flag=True, help="Print results and errors, and nothing else.")
+@click.option("-v", "--verbose", is_flag=True, help="Log details and timings to standard error.")
 @click.pass_context
-def cli(ctx: click.Context, config: Path | None, verbose: bool) -> None:
+def cli(ctx: click.Context, config: Path | None, color: str | None, quiet: bool, verbose: bool) -> None:
     """Search a folder of documents by meaning and by words, in Japanese and English.
 
-    In any folder, run `annai search "your question"`: it indexes what it finds, then answers.
+    In any folder, run `annai search your question`: it indexes what it finds, then
+    answers.
+
+    The exit status is 0 if all went well, 1 if nothing was found or something went
+    wrong, 2 for wrong usage, and 130 after Ctrl-C.
     """
-    ctx.obj = {"config": config, "verbose": verbose}
+    from annai.interfaces.terminal import set_quiet  # help needs none of it
+
+    set_quiet(quiet)
+    # Errors are told after that.
+    ctx.call_on_close(lambda: set_quiet(False))
+    ctx.obj = {"config": config, "color": color, "quiet": quiet, "verbose": verbose}
 
 
 def main() -> None:
@@ -84,33 +122,53 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; every error becomes one sentence on standard error."""
+    if COMPLETE_VARIABLE in os.environ:
+        from annai.interfaces.cli.completion import register_bash
+
+        register_bash()
     try:
         # Outside standalone mode click returns the code that ctx.exit was given, or what the command returned.
         result = cli.main(arguments, prog_name="annai", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        shown = io.StringIO()
-        error.show(shown)
-        echo(shown.getvalue(), err=True, nl=False)
-        return error.exit_code
+        return _refused(error)
     except (KeyboardInterrupt, click.Abort) as error:
         return _stopped(error)
     except SystemExit:
         # How click ends when whoever read our output has left (`annai search … | head`): nothing is wrong.
         return 0
     except AnnaiError as error:
-        warn(error)
+        _complain(error)
     except MemoryError:
-        warn("There is not enough memory for this; close other programs, or index fewer or smaller files.")
+        _complain("There is not enough memory for this; close other programs, or index fewer or smaller files.")
     except Exception as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
             # Python's own wrapping of one that came while a class was being made.
             return _stopped(error)
+        import logging
+
         logging.getLogger(__name__).debug("unexpected", exc_info=True)
-        warn(_sentence(error))
+        _complain(_sentence(error))
     finally:
         _drop_unwritten_output()
     return 1
+
+
+def _refused(error: click.ClickException) -> int:
+    """Say what is wrong with what was typed; the exit code."""
+    from annai.interfaces.terminal import echo
+
+    shown = io.StringIO()
+    error.show(shown)
+    echo(shown.getvalue(), err=True, nl=False)
+    return error.exit_code
+
+
+def _complain(sentence: object) -> None:
+    """Say what went wrong."""
+    from annai.interfaces.terminal import warn  # help needs none of it
+
+    warn(sentence)
 
 
 def _leave(code: int) -> NoReturn:
@@ -166,9 +224,9 @@ def _stopped(error: BaseException) -> int:
     """Say how the program was stopped before its end; the exit code."""
     if isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt):
         # A question that nobody answered: the input ended, or Ctrl-C came instead of a word.
-        echo(err=True)
-        warn("no answer, so nothing was done; `--help` shows how to answer in advance.")
+        click.echo(err=True)
+        _complain("no answer, so nothing was done; `--help` shows how to answer in advance.")
         return 1
     left = str(error.__cause__ or error) or "what was indexed so far is kept, and the next run continues from there."
-    warn(f"interrupted; {left}")
+    _complain(f"interrupted; {left}")
     return INTERRUPTED

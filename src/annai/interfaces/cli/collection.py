@@ -1,22 +1,38 @@
 """`annai collection …`: register folders, change and list them."""
 
+import functools
 from pathlib import Path
+from typing import Any
 
 import click
 
 from annai.config import Config
-from annai.interfaces.cli.options import format_option, project_command
-from annai.interfaces.render import collection_json, local_time, print_json, print_table, searched_sentence
-from annai.interfaces.terminal import echo
+from annai.interfaces.cli.completion import complete_collections
+from annai.interfaces.cli.conventions import Group
+from annai.interfaces.cli.options import Command, format_option, project_command
+from annai.interfaces.render import collection_json, counted, print_json, print_table, searched_sentence, time_ago
+from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
 from annai.serving.client import Client
 from annai.types import Collection
 
-_name = click.option("-n", "--name", required=True, help="The collection's name.")
 _folder = click.Path(path_type=Path)
 
 
-@click.group()
+def _name(function: Command) -> Command:
+    """Give a command NAME; -n NAME, as mdvec spelled it, works too."""
+
+    @functools.wraps(function)
+    def wrapped(name: str, named: str, **rest: Any) -> None:  # noqa: ANN401 - the command's own options
+        if bool(name) == bool(named):
+            raise click.UsageError("Name one collection." if name else "Missing argument 'NAME': which collection?")
+        function(name=name or named, **rest)
+
+    wrapped = click.option("-n", "--name", "named", default="", hidden=True)(wrapped)
+    return click.argument("name", metavar="NAME", default="", shell_complete=complete_collections)(wrapped)
+
+
+@click.group(cls=Group, examples=('annai collection add api -s ./api -d "API reference"', "annai collection ls --all"))
 def command() -> None:
     """Register folders as collections.
 
@@ -26,7 +42,13 @@ def command() -> None:
     """
 
 
-@command.command("add")
+@command.command(
+    "add",
+    examples=(
+        'annai collection add api -s ./api -d "API reference"',
+        'annai collection add notes -s ~/notes -d "My notes" --keep-root',
+    ),
+)
 @_name
 @click.option("-d", "--description", required=True, help="What it contains; people and agents choose by it.")
 @click.option("-s", "--source", required=True, type=_folder, help="The folder to index.")
@@ -42,12 +64,15 @@ def add(config: Config, name: str, description: str, source: Path, keep_root: bo
         added = project.add_collection(name, source, description, keep_root)
         status = project.status()
         is_served = isinstance(project, Client)
-    later = f"The next search indexes it, or `annai import -n {added.name}` does."
-    echo(f"Added {added.name}: {added.source}.\n{'The server indexes it now.' if is_served else later}")
-    echo(searched_sentence(status))
+    later = f"The next search indexes it, or `annai import -c {added.name}` does."
+    say(f"Added {added.name}: {added.source}.\n{'The server indexes it now.' if is_served else later}")
+    say(searched_sentence(status))
 
 
-@command.command("update")
+@command.command(
+    "update",
+    examples=('annai collection update api -d "API reference, version 2"', "annai collection update api -s ./docs/api"),
+)
 @_name
 @click.option("-d", "--description", help="The new description.")
 @click.option("-s", "--source", type=_folder, help="The new folder.")
@@ -58,10 +83,10 @@ def update(config: Config, name: str, description: str | None, source: Path | No
         raise click.UsageError("Nothing to change; give --description, --source or both.")
     with open_project(config) as project:
         project.update_collection(name, description=description, source=source)
-    echo(f"Updated {name}.")
+    say(f"Updated {name}.")
 
 
-@command.command("delete")
+@command.command("delete", examples=("annai collection delete api", "annai collection delete api --yes"))
 @_name
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @project_command(docs_dir=False)
@@ -69,15 +94,17 @@ def delete(config: Config, name: str, yes: bool) -> None:
     """Delete a collection and its index; the files stay."""
     with open_project(config) as project:
         documents = project.status(name).collections[0].statistics.documents
-        if not yes and not click.confirm(f"Delete {name} and the index of its {documents:,} documents?", err=True):
-            echo("Nothing was deleted.")
+        if not yes and not click.confirm(
+            f"Delete {name} and the index of its {counted(documents, 'document')}?", err=True
+        ):
+            say("Nothing was deleted.")
             return
         project.delete_collection(name)
         status = project.status()
-    echo(f"Deleted {name}. {searched_sentence(status)}")
+    say(f"Deleted {name}. {searched_sentence(status)}")
 
 
-@command.command("enable")
+@command.command("enable", examples=("annai collection enable api", "annai collection enable root"))
 @_name
 @project_command(docs_dir=False)
 def enable(config: Config, name: str) -> None:
@@ -85,10 +112,10 @@ def enable(config: Config, name: str) -> None:
     with open_project(config) as project:
         project.update_collection(name, enabled=True)
         status = project.status()
-    echo(f"Enabled {name}. {searched_sentence(status)}")
+    say(f"Enabled {name}. {searched_sentence(status)}")
 
 
-@command.command("disable")
+@command.command("disable", examples=("annai collection disable api", "annai collection disable root"))
 @_name
 @project_command(docs_dir=False)
 def disable(config: Config, name: str) -> None:
@@ -99,12 +126,12 @@ def disable(config: Config, name: str) -> None:
     with open_project(config) as project:
         project.update_collection(name, enabled=False)
         status = project.status()
-    echo(f"Disabled {name}. {searched_sentence(status)}")
+    say(f"Disabled {name}. {searched_sentence(status)}")
 
 
-@command.command("ls")
+@command.command("ls", examples=("annai collection ls", "annai collection ls --all --json"))
 @click.option("--all", "everything", is_flag=True, help="Include disabled collections and details.")
-@format_option
+@format_option()
 @project_command(docs_dir=False)
 def ls(config: Config, everything: bool, form: str | None) -> None:
     """List the enabled collections, or all of them with details."""
@@ -131,5 +158,5 @@ def _row(collection: Collection) -> tuple[str, ...]:
         "yes" if collection.enabled else "no",
         collection.description,
         str(collection.source),
-        local_time(collection.imported_at) or "never",
+        time_ago(collection.imported_at) or "never",
     )

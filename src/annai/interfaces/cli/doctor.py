@@ -5,16 +5,17 @@ from pathlib import Path
 
 import click
 
-from annai.interfaces.cli.options import set_up_logging
+from annai.interfaces.cli.conventions import Command
+from annai.interfaces.cli.options import config_option, docs_dir_option, set_up_logging
 from annai.interfaces.doctor import Finding, examine
 from annai.interfaces.render import print_json
 from annai.interfaces.terminal import echo
 
 
-@click.command()
+@click.command(cls=Command, examples=("annai doctor", "annai doctor --json"))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@click.option("--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG).")
-@click.option("--docs-dir", type=click.Path(path_type=Path), help="Use this folder instead of the current project.")
+@config_option
+@docs_dir_option
 @click.pass_context
 def command(context: click.Context, as_json: bool, config: Path | None, docs_dir: Path | None) -> None:
     """Check the installation, this project and its index.
@@ -23,7 +24,7 @@ def command(context: click.Context, as_json: bool, config: Path | None, docs_dir
     fails. The report holds no secrets and nothing of your documents: it is what a
     bug report needs.
     """
-    set_up_logging(verbose=False)
+    set_up_logging()
     findings = []
     for finding in examine(config=config or (context.obj or {}).get("config"), docs_dir=docs_dir):
         findings.append(finding)

@@ -13,21 +13,28 @@ from annai.answers import Mode
 from annai.config import Config, override
 from annai.engine import Engine
 from annai.errors import ConfigError
-from annai.interfaces.cli.options import confirm_large_index, open_fresh, project_command
+from annai.interfaces.cli.conventions import Command
+from annai.interfaces.cli.options import confirm_large_index, format_option, open_fresh, project_command
 from annai.interfaces.cli.progress import progress_bar
 from annai.interfaces.render import print_json, print_table
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.project import Project
 from annai.searching.evaluation import Evaluation, QuestionResult, evaluate, read_judgements, read_questions, write_run
-from annai.settings import SECTIONS, ListFormat
+from annai.settings import SECTIONS
 from annai.values import choices
 
 SAME_INDEX = frozenset({"search", "rerank"})
 """Sections of the settings that change nothing in an index."""
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "annai eval --queries questions.jsonl --qrels answers.tsv",
+        "annai eval --queries Q.jsonl --qrels R.tsv --compare search.mode=vector",
+    ),
+)
 @click.option(
     "--queries", type=click.Path(path_type=Path), required=True, help='JSON lines: {"id": …, "text": …, "type": …}.'
 )
@@ -45,8 +52,8 @@ SAME_INDEX = frozenset({"search", "rerank"})
     metavar="SETTING",
     help='Also measure with this setting, such as "search.mode=vector"; repeatable.',
 )
-@click.option("--format", "form", type=click.Choice(choices(ListFormat)), default="table", show_default=True)
-@click.option("--yes", is_flag=True, help="Index without asking, however many files there are.")
+@format_option(default="table")
+@click.option("-y", "--yes", is_flag=True, help="Index without asking, however many files there are.")
 @project_command()
 def command(
     config: Config,

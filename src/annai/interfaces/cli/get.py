@@ -7,19 +7,28 @@ import click
 from annai.asking.addresses import from_here
 from annai.config import Config
 from annai.errors import QueryError
-from annai.interfaces.cli.options import open_fresh, project_command
+from annai.interfaces.cli.completion import complete_documents
+from annai.interfaces.cli.conventions import Command
+from annai.interfaces.cli.options import format_option, open_fresh, project_command
 from annai.interfaces.render import content_json, print_json, section_json, section_line
 from annai.interfaces.terminal import echo, standard_output
 from annai.types import Selection
 
 
-@click.command()
-@click.argument("reference", metavar="REFERENCE")
+@click.command(
+    cls=Command,
+    examples=(
+        "annai get guide/setup.md",
+        "annai get guide/setup.md:44-60",
+        "annai get guide/setup.md#install-it --parent",
+    ),
+)
+@click.argument("reference", metavar="REFERENCE", shell_complete=complete_documents)
 @click.option("--whole", "part", flag_value="whole", help="Show the section's whole document.")
 @click.option("--parent", "part", flag_value="parent", help="Show its parent section.")
 @click.option("--children", "part", flag_value="children", help="List the sections directly inside it.")
 @click.option("--lines", metavar="A:B", help="Show lines A to B of the document, counted from 1.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option(("text", "json"), "text")
 @project_command()
 def command(config: Config, reference: str, part: str | None, lines: str | None, form: str) -> None:
     """Show a document, a section or some lines.

@@ -8,25 +8,30 @@ import click
 from annai.collection import only_one
 from annai.config import Config, override
 from annai.errors import ConfigError
-from annai.interfaces.cli.options import allow_deletions_option, project_command
+from annai.interfaces.cli.conventions import Command
+from annai.interfaces.cli.options import allow_deletions_option, collection_option, project_command
 from annai.interfaces.cli.progress import indexed_line, progress_bar, short_duration
 from annai.interfaces.render import left_out_lines
-from annai.interfaces.terminal import echo
+from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
 from annai.project import Project
 from annai.types import IMPLICIT_COLLECTION, ImportMode, ImportSummary
 from annai.values import choices
 
 
-@click.command("import")
-@click.option("-n", "--name", default="", help="Collection to index; optional if there is only one.")
+@click.command(
+    "import",
+    cls=Command,
+    examples=("annai import", "annai import -c api -m replace", "annai import -c api --chunk-size 400"),
+)
+@collection_option("Collection to index; optional if there is only one.")
 @click.option(
     "-m",
     "--mode",
     type=click.Choice(choices(ImportMode)),
-    default="new",
+    default="update",
     show_default=True,
-    help="new: index an empty collection; replace: rebuild it, then swap; update: index what changed.",
+    help="update: index what is new or changed; replace: rebuild it, then swap; new: refuse if it has data.",
 )
 @click.option("--database", type=click.Path(path_type=Path), help="Index file, instead of the one in the settings.")
 @click.option(
@@ -50,7 +55,12 @@ def command(
     allow_deletions: bool,
     adopt: bool,
 ) -> None:
-    """Index all of a collection, or what changed."""
+    """Index a collection now, or rebuild it.
+
+    A search indexes what changed by itself: import is for doing it beforehand, for
+    rebuilding, and for other sizes of pieces. `annai index rebuild PATH` indexes
+    single files and folders again.
+    """
     own = config
     if database:
         _check_file(own)
@@ -107,7 +117,7 @@ def tell(summary: ImportSummary, seconds: float) -> None:
         else f"nothing to index ({short_duration(seconds)})"
     )
     counts = ", ".join(f"{name} {count:,}" for name, count in summary.counts.items() if count)
-    echo(f"{first}: {counts}" if counts else first)
+    say(f"{first}: {counts}" if counts else first)
     if summary.left_out:
         echo(f"Left out: {'; '.join(left_out_lines(summary.left_out))}.", err=True)
     if summary.skipped or summary.failed:

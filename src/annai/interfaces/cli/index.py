@@ -6,20 +6,26 @@ import click
 
 from annai.asking.addresses import from_here
 from annai.config import Config
+from annai.interfaces.cli.completion import complete_documents
+from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.imports import tell
 from annai.interfaces.cli.options import allow_deletions_option, format_option, project_command
 from annai.interfaces.cli.progress import progress_bar
-from annai.interfaces.render import print_json, print_lines, queue_lines, status_json
+from annai.interfaces.render import counted, print_json, print_lines, queue_lines, status_json
 from annai.opening import open_project
 
 
-@click.group()
+@click.group(cls=Group, examples=("annai index status", "annai index rebuild guide"))
 def command() -> None:
-    """Show the queue of files to index, or index again."""
+    """Show what waits to be indexed, or index some files again.
+
+    Works on files and folders, whichever collections they are in. `annai import`
+    works on a collection as a whole.
+    """
 
 
-@command.command("status")
-@format_option
+@command.command("status", examples=("annai index status", "annai index status --json"))
+@format_option()
 @project_command()
 def status(config: Config, form: str | None) -> None:
     """Show how much is indexed, what is waiting, and what failed."""
@@ -33,11 +39,16 @@ def status(config: Config, form: str | None) -> None:
         values |= {name: told[name] for name in ("requests", "indexing", "errors", "server")}
         print_json(values)
         return
-    print_lines([("Indexed   ", f"{documents:,} documents,", f"{sections:,} sections"), *queue_lines(found)], config)
+    print_lines(
+        [("Indexed   ", f"{counted(documents, 'document')},", counted(sections, "section")), *queue_lines(found)],
+        config,
+    )
 
 
-@command.command("rebuild")
-@click.argument("paths", metavar="[PATH]...", nargs=-1)
+@command.command(
+    "rebuild", examples=("annai index rebuild", "annai index rebuild guide/setup.md", "annai index rebuild api --force")
+)
+@click.argument("paths", metavar="[PATH]...", nargs=-1, shell_complete=complete_documents)
 @click.option("--force", is_flag=True, help="Also index files that did not change.")
 @allow_deletions_option
 @project_command()

@@ -7,11 +7,12 @@ import click
 from annai.config import CONFIG_NAME, check_settings, find_settings
 from annai.errors import ConfigError
 from annai.interfaces.ancestors import convert, settings_text
-from annai.interfaces.terminal import echo
+from annai.interfaces.cli.conventions import Command
+from annai.interfaces.terminal import echo, say
 from annai.settings import template
 
 
-@click.command()
+@click.command(cls=Command, examples=("annai init", "annai init --from ~/.config/mdvec/config.toml"))
 @click.option("--force", is_flag=True, help="Overwrite an existing settings file.")
 @click.option(
     "--from",
@@ -34,7 +35,7 @@ def command(force: bool, source: Path | None) -> None:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}.") from error
-    echo(f"Wrote {file}")
+    say(f"Wrote {file}")
     if converted and converted.unknown:
         echo(f"Without counterpart in annai: {', '.join(converted.unknown)}; docs/migrating.md says more.")
     asked = find_settings(docs_dir=file.parent)

@@ -8,6 +8,7 @@ import click
 
 from annai.config import Config, override
 from annai.errors import ServerError
+from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import port_number, project_command
 from annai.interfaces.terminal import echo, echo_line, is_terminal, warn
 
@@ -15,7 +16,7 @@ INDEX_NAME = "index.sqlite"
 CHATTY = ("mcp", "watchfiles", "asyncio", "httpx2")
 
 
-@click.command()
+@click.command(cls=Command, examples=("annai mcp", "annai mcp --docs-dir ~/notes", "annai mcp --http --port 8080"))
 @click.option(
     "--data-dir", type=click.Path(path_type=Path), help="Folder for the index (default: .annai in the project)."
 )

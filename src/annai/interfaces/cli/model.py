@@ -13,6 +13,7 @@ from annai.embedders.base import Embedder, Vectors, load_embedder
 from annai.embedders.static import BUNDLED
 from annai.errors import ConfigError
 from annai.installation import install_command
+from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import print_json, print_table, size
 from annai.interfaces.terminal import echo, standard_output
@@ -35,13 +36,13 @@ SPEED_TEXTS = 64
 _name = click.argument("name", required=False, default="")
 
 
-@click.group()
+@click.group(cls=Group, examples=("annai model ls", "annai model test static"))
 def command() -> None:
     """List and try embedding models."""
 
 
-@command.command("ls")
-@format_option
+@command.command("ls", examples=("annai model ls", "annai model ls --json"))
+@format_option()
 @project_command(docs_dir=False, server=False)
 def ls(config: Config, form: str | None) -> None:
     """List the known models, the rerankers last.
@@ -59,15 +60,15 @@ def ls(config: Config, form: str | None) -> None:
         print_table(columns, rows, config)
         return
     shortened = [[*map(_shorten, columns, row)] for row in rows]
-    print_table(columns, shortened, config, optional=("provider", "licence"))
+    print_table(columns, shortened, config, optional=("provider", "size", "licence"))
     # What to do is the same for many of them, and long.
     for note in dict.fromkeys(row[-1] for row in rows if ":" in row[-1]):
         echo(note)
 
 
-@command.command("show")
+@command.command("show", examples=("annai model show", "annai model show static"))
 @_name
-@format_option
+@format_option()
 @project_command(docs_dir=False, server=False)
 def show(config: Config, name: str, form: str | None) -> None:
     """Show a model, or the one in the settings, and how to select it."""
@@ -98,11 +99,11 @@ def show(config: Config, name: str, form: str | None) -> None:
         echo("trust_remote_code = true  # it runs its own code: read that first")
 
 
-@command.command("test")
+@command.command("test", examples=("annai model test", "annai model test static --json"))
 @_name
 @click.option("--provider", help="Provider of a model that `annai model ls` does not list.")
-@click.option("--device", help="auto, cpu, cuda or mps.")
-@format_option
+@click.option("--device", help="Where it runs: auto, cpu, cuda or mps.")
+@format_option()
 @project_command(docs_dir=False, server=False)
 def test(config: Config, name: str, provider: str | None, device: str | None, form: str | None) -> None:
     """Embed a few texts, and report similarity, speed and memory.

@@ -12,27 +12,29 @@ from annai.config import Config
 from annai.errors import NotFound
 from annai.files.kinds import is_converted
 from annai.files.pages import page_at, page_name
+from annai.interfaces.cli.completion import complete_documents
+from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.cli.server import start_in_background
 from annai.interfaces.editor import cannot_start, chosen_editor, editor_command
-from annai.interfaces.terminal import echo
+from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
 from annai.serving.client import Client
 from annai.types import Selection
 
 
-@click.command()
-@click.argument("reference", metavar="[REFERENCE]", default="")
+@click.command(cls=Command, examples=("annai open guide/setup.md:44", "annai open"))
+@click.argument("reference", metavar="[REFERENCE]", default="", shell_complete=complete_documents)
 @project_command()
 @click.pass_context
 def command(context: click.Context, config: Config, reference: str) -> None:
-    """Open a document in your editor, at the line, or without one the page in your browser.
+    """Open a document in your editor, or the page in your browser.
 
     REFERENCE is anything that `annai get` takes: guide/setup.md:44 opens at line 44,
     guide/setup.md#1.2 where that section begins. The editor is the one in the
     environment variable VISUAL or EDITOR; a PDF or an Office file is opened by the
-    program that your system has for it. The page is the project's server's, which is
-    started if it is not running.
+    program that your system has for it. Without a REFERENCE, the page of the
+    project's server opens; the server is started if it is not running.
     """
     if not reference:
         _open_page(config)
@@ -64,7 +66,7 @@ def _open_page(config: Config) -> None:
         ticket = project.connection.call("make_ticket") if isinstance(project, Client) else ""
     address = f"{url}/#ticket={ticket}"
     if webbrowser.open(address):
-        echo(f"Opened {url} in the browser.")
+        say(f"Opened {url} in the browser.")
     else:
         echo(f"Open this address in a browser within a minute:\n{address}")
 

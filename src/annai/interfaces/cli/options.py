@@ -4,19 +4,21 @@ import dataclasses
 import functools
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from annai.answers import Freshness
-from annai.config import Config, load_config
+from annai.config import Config, load_config, override
+from annai.interfaces.cli.completion import complete_collections
+from annai.interfaces.cli.conventions import Option
 from annai.interfaces.cli.progress import duration, progress_bar
-from annai.interfaces.terminal import echo, is_terminal, warn
+from annai.interfaces.terminal import echo, is_terminal, set_quiet, warn
 from annai.opening import open_project
 from annai.project import Confirm, Project
-from annai.settings import ListFormat
+from annai.settings import ColorMode, ListFormat
 from annai.text.escapes import LogFormatter
 from annai.values import choices
 
@@ -29,10 +31,43 @@ CHATTY = (
 """Libraries whose own words `--verbose` leaves out: they are many, and may hold what a request holds."""
 
 
-format_option = click.option(
-    "--format", "form", type=click.Choice(choices(ListFormat)), help="Output format (display.default_format: table)."
+def format_option(formats: Sequence[str] = choices(ListFormat), default: str = "") -> Callable[[Command], Command]:
+    """Give a command --format, and --json for it; without a default the settings have one."""
+    told = default or "display.default_format: table"
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapped(form: str | None, as_json: bool, **rest: Any) -> None:  # noqa: ANN401 - the command's own options
+            if as_json and form not in (None, "json"):
+                raise click.UsageError(f"--json means --format json; leave out --json or --format {form}.")
+            command(form="json" if as_json else form or default or None, **rest)
+
+        wrapped = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")(wrapped)
+        return click.option("--format", "form", type=click.Choice(formats), help=f"Output format ({told}).")(wrapped)
+
+    return decorate
+
+
+config_option = click.option("--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG).")
+docs_dir_option = click.option(
+    "--docs-dir", type=click.Path(path_type=Path), help="Use this folder instead of the current project."
 )
-"""How a list or a state is shown."""
+
+
+def collection_option(help_text: str, *, multiple: bool = False) -> Callable[[Command], Command]:
+    """Give a command -c and --collection; -n and --name, as mdvec spelled it, work too."""
+    return click.option(
+        "-c",
+        "--collection",
+        "names" if multiple else "name",
+        cls=Option,
+        old=("-n", "--name"),
+        default=None if multiple else "",
+        multiple=multiple,
+        metavar="NAME",
+        shell_complete=complete_collections,
+        help=help_text,
+    )
 
 
 allow_deletions_option = click.option(
@@ -41,46 +76,50 @@ allow_deletions_option = click.option(
 
 
 def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[Command], Command]:
-    """Give a command --config, --verbose, --docs-dir and --server, and hand it the `Config` they lead to."""
+    """Give a command the options that all have, and hand it the `Config` they lead to."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def wrapped(
             config: Path | None,
+            color: str | None,
+            quiet: bool,
             verbose: bool,
             docs_dir: Path | None = None,
             server: str | None = None,
             **rest: Any,  # noqa: ANN401 - the command's own options
         ) -> None:
             outer = click.get_current_context().obj or {}
-            set_up_logging(verbose or outer.get("verbose", False))
+            quiet = quiet or outer.get("quiet", False)
+            set_quiet(quiet)
+            set_up_logging(verbose or outer.get("verbose", False), quiet=quiet)
             loaded = load_config(config=config or outer.get("config"), docs_dir=docs_dir)
+            loaded = override(loaded, "display", color=color or outer.get("color"))
             command(dataclasses.replace(loaded, server_url=server) if server else loaded, **rest)
 
-        wrapped = click.option("--verbose", is_flag=True, help="Log details and timings to standard error.")(wrapped)
-        wrapped = click.option(
-            "--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG)."
-        )(wrapped)
+        wrapped = click.option("-v", "--verbose", is_flag=True, help="Log details and timings to standard error.")(
+            wrapped
+        )
+        wrapped = click.option("-q", "--quiet", is_flag=True, help="Print results and errors, and nothing else.")(
+            wrapped
+        )
+        wrapped = click.option("--color", type=click.Choice(choices(ColorMode)), help="When to use colours.")(wrapped)
+        wrapped = config_option(wrapped)
         if server:
             wrapped = click.option(
                 "--server", metavar="URL", help="Use this server instead of the project's own (env: ANNAI_SERVER)."
             )(wrapped)
-        if docs_dir:
-            wrapped = click.option(
-                "--docs-dir",
-                type=click.Path(path_type=Path),
-                help="Use this folder instead of the current project.",
-            )(wrapped)
-        return wrapped
+        return docs_dir_option(wrapped) if docs_dir else wrapped
 
     return decorate
 
 
-def set_up_logging(verbose: bool) -> None:
-    """Send logs to standard error: warnings always, everything when asked."""
+def set_up_logging(verbose: bool = False, *, quiet: bool = False) -> None:
+    """Send logs to standard error: warnings, everything when asked, or only errors."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter("%(levelname)s %(message)s" if verbose else "annai: %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbose else logging.WARNING, force=True)
+    level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING
+    logging.basicConfig(handlers=[handler], level=level, force=True)
     for chatty in CHATTY:
         logging.getLogger(chatty).setLevel(logging.WARNING)
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from annai.config import variable
-from annai.interfaces.render import size
-from annai.interfaces.terminal import echo, is_terminal
+from annai.interfaces.render import counted, size
+from annai.interfaces.terminal import echo, is_quiet, is_terminal
 from annai.project import Done
 
 FIRST_SECONDS, DRAW_SECONDS = 0.3, 0.05
@@ -23,7 +23,7 @@ class Meter:
     def __init__(self, label: str) -> None:
         self.done = Done(0, 0)
         self._label = label
-        self._is_drawn = is_terminal(sys.stderr) and variable("TERM") != "dumb"
+        self._is_drawn = is_terminal(sys.stderr) and variable("TERM") != "dumb" and not is_quiet()
         self._bar: _Bar | None = None
         self._start = 0.0
         self._next = 0.0
@@ -63,8 +63,8 @@ def progress_bar(label: str, *, tell: bool = True) -> Iterator[Meter]:
 
 def indexed_line(files: int, read: int, passages: int, seconds: float) -> str:
     """What was indexed, in one line: so many files, bytes and passages."""
-    counts = f"{size(read)}, {passages:,} {'passage' if passages == 1 else 'passages'}"
-    return f"indexed {files:,} {'file' if files == 1 else 'files'} ({counts}) in {short_duration(seconds)}"
+    counts = f"{size(read)}, {counted(passages, 'passage')}"
+    return f"indexed {counted(files, 'file')} ({counts}) in {short_duration(seconds)}"
 
 
 def short_duration(seconds: float) -> str:
@@ -75,8 +75,7 @@ def short_duration(seconds: float) -> str:
 def duration(seconds: float) -> str:
     """A length of time for people."""
     if seconds < 90:
-        whole = max(round(seconds), 1)
-        return "1 second" if whole == 1 else f"{whole} seconds"
+        return counted(max(round(seconds), 1), "second")
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 

@@ -1,12 +1,22 @@
 """`annai search`: ask a question of the documents here."""
 
+import sys
+
 import click
 
 from annai.answers import PREVIEW_LINES, Content, Mode, Sort
 from annai.asking.addresses import filter_from_here
 from annai.asking.query import MAX_DEPTH, MAX_PREVIEW_LINES, MAX_RESULTS, make_query
 from annai.config import Config
-from annai.interfaces.cli.options import confirm_large_index, project_command, tell_of_ancestor, warn_if_stale
+from annai.interfaces.cli.completion import complete_collections, complete_documents
+from annai.interfaces.cli.conventions import Command
+from annai.interfaces.cli.options import (
+    confirm_large_index,
+    format_option,
+    project_command,
+    tell_of_ancestor,
+    warn_if_stale,
+)
 from annai.interfaces.cli.progress import progress_bar
 from annai.interfaces.render import SEARCH_FORMATS, print_answer, unmatched_lines
 from annai.interfaces.terminal import echo
@@ -14,15 +24,47 @@ from annai.opening import open_project
 from annai.values import choices
 
 
-@click.command()
-@click.argument("query")
+class _Search(Command):
+    """Says how to ask for words that begin with a dash."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.possibilities or error.option_name.startswith("--"):
+                raise
+            raise click.UsageError(
+                f"There is no option {error.option_name}. If it is part of the query, put the query last, after --: "
+                "annai search -- routing -vue",
+                ctx,
+            ) from error
+
+
+@click.command(
+    cls=_Search,
+    examples=(
+        "annai search how do I roll back a bad deployment",
+        "annai search 環境構築の方法 -n 3 --path guide",
+        """annai search '"error 1042" -staging' --json""",
+        "echo 'what is a token?' | annai search - --format files",
+    ),
+)
+@click.argument("words", metavar="QUERY...", nargs=-1, required=True)
 @click.option("-n", "--limit", type=click.IntRange(1, MAX_RESULTS), help="Number of results (search.limit: 5).")
 @click.option(
     "--per-document",
     type=click.IntRange(0, MAX_RESULTS),
     help="Sections of one document that may be results of their own; 0: no limit (search.per_document: 1).",
 )
-@click.option("-c", "--collection", "collections", multiple=True, help="Search only this collection; repeatable.")
+@click.option(
+    "-c",
+    "--collection",
+    "collections",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_collections,
+    help="Search only this collection; repeatable.",
+)
 @click.option(
     "--depth",
     "depths",
@@ -30,8 +72,20 @@ from annai.values import choices
     multiple=True,
     help="Return sections of this depth; repeatable.",
 )
-@click.option("--path", "paths", multiple=True, help="Search only files under this path or glob; repeatable.")
-@click.option("--exclude", "excludes", multiple=True, help="Exclude files under this path or glob; repeatable.")
+@click.option(
+    "--path",
+    "paths",
+    multiple=True,
+    shell_complete=complete_documents,
+    help="Search only files under this path or glob; repeatable.",
+)
+@click.option(
+    "--exclude",
+    "excludes",
+    multiple=True,
+    shell_complete=complete_documents,
+    help="Exclude files under this path or glob; repeatable.",
+)
 @click.option(
     "--where",
     multiple=True,
@@ -54,14 +108,20 @@ from annai.values import choices
     type=click.Choice(choices(Content)),
     help="Text in each result (search.content: section).",
 )
-@click.option("--format", "form", type=click.Choice(SEARCH_FORMATS), default="text", show_default=True)
-@click.option("--preview-lines", type=click.IntRange(0, MAX_PREVIEW_LINES), default=PREVIEW_LINES, show_default=True)
+@format_option(SEARCH_FORMATS, "text")
+@click.option(
+    "--preview-lines",
+    type=click.IntRange(0, MAX_PREVIEW_LINES),
+    default=PREVIEW_LINES,
+    show_default=True,
+    help="Lines of each result to show.",
+)
 @click.option("--explain", is_flag=True, help="Show what each result is ranked by.")
-@click.option("--yes", is_flag=True, help="Index without asking, however many files there are.")
+@click.option("-y", "--yes", is_flag=True, help="Index without asking, however many files there are.")
 @project_command()
 def command(
     config: Config,
-    query: str,
+    words: tuple[str, ...],
     limit: int | None,
     per_document: int | None,
     collections: tuple[str, ...],
@@ -86,9 +146,10 @@ def command(
     server (`annai server start`) keeps it up to date all the time. The exit
     status is 1 if no document matches well.
 
-    QUERY is a question, some words, "a phrase" or code. -word and -"a phrase" leave
-    out the sections that hold it: annai search "routing -vue". Put -- before a query
-    that begins with a dash.
+    QUERY is a question, some words, "a phrase" or code; - reads it from standard
+    input. It needs quotes only where your shell would take it apart: for ? * ( ' and
+    for "a phrase". -word and -"a phrase" leave out the sections that hold it: annai
+    search "routing -vue". Put -- before a query that begins with a dash.
 
     --path and --exclude take a file or folder, as it is shown or absolute, or a glob:
     "docs/**/*.md" is relative to where you are, "*.md" matches names everywhere.
@@ -98,6 +159,7 @@ def command(
     "status=" finds documents without the field. `annai status --fields` lists the fields.
     --since and --until take how long ago (12h, 3d, 2w, 6m, 1y) or a date.
     """
+    query = _read_query() if words == ("-",) else " ".join(words)
     asked = make_query(
         query,
         config.search,
@@ -130,3 +192,10 @@ def command(
     if not answer.confident:
         # As grep does when nothing matches.
         raise click.exceptions.Exit(1)
+
+
+def _read_query() -> str:
+    """The query from standard input."""
+    if sys.stdin is None:
+        raise click.UsageError("There is no standard input to read the query from.")
+    return sys.stdin.buffer.read().decode("utf-8", "replace").strip()

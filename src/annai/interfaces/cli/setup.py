@@ -8,6 +8,7 @@ import click
 
 from annai.config import Config, load_config
 from annai.errors import ConfigError
+from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import project_command
 from annai.interfaces.setup.aliases import ALIASES, add_aliases, remove_aliases
 from annai.interfaces.setup.entries import (
@@ -26,7 +27,7 @@ from annai.interfaces.setup.programs import PROGRAMS, Level, Program
 from annai.interfaces.terminal import echo, is_terminal, warn
 
 
-@click.command()
+@click.command(cls=Command, examples=("annai setup", "annai setup claude-code --print", "annai setup --all --user"))
 @click.argument("programs", nargs=-1, type=click.Choice([*PROGRAMS, "aliases"]), metavar="[PROGRAM]...")
 @click.option("--all", "every", is_flag=True, help="Every program that is installed here.")
 @click.option("--remove", is_flag=True, help="Remove this project from the programs again.")

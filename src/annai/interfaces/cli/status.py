@@ -7,11 +7,11 @@ import click
 from annai.asking.conditions import shorten_value
 from annai.config import Config
 from annai.indexing.deletions import GONE
-from annai.interfaces.cli.options import format_option, project_command
+from annai.interfaces.cli.conventions import Command
+from annai.interfaces.cli.options import collection_option, format_option, project_command
 from annai.interfaces.render import (
     field_json,
     left_out_lines,
-    local_time,
     print_json,
     print_lines,
     print_table,
@@ -19,6 +19,7 @@ from annai.interfaces.render import (
     searched_sentence,
     size,
     status_json,
+    time_ago,
 )
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
@@ -31,10 +32,10 @@ MOST_ALIKE = 20
 """Files with the same problem that are listed one by one."""
 
 
-@click.command()
-@click.option("-n", "--name", default="", help="Show this collection alone, with all its documents.")
+@click.command(cls=Command, examples=("annai status", "annai status -c api --json", "annai status --fields"))
+@collection_option("Show this collection alone, with all its documents.")
 @click.option("--fields", is_flag=True, help="List what --where can search by: the fields of the documents.")
-@format_option
+@format_option()
 @project_command()
 def command(config: Config, name: str, fields: bool, form: str | None) -> None:
     """Show what is indexed, and what was left out.
@@ -119,7 +120,7 @@ def _print_collection(status: CollectionStatus, config: Config) -> None:
         ("Documents  ", f"{statistics.documents:,}{problems}"),
         ("Sections   ", f"{statistics.sections:,}"),
         ("Vectors    ", f"{statistics.vectors:,}", f"({collection.embedder})" if collection.embedder else ""),
-        ("Last import", local_time(collection.imported_at) or "never"),
+        ("Last import", time_ago(collection.imported_at) or "never"),
     ]
     sizes = (("Chunk size ", collection.chunk_size), ("Overlap    ", collection.chunk_overlap))
     lines += [(label, f"{tokens:,} tokens (as an import was told)") for label, tokens in sizes if tokens is not None]
@@ -136,7 +137,7 @@ def _print_collections(status: Status, config: Config) -> None:
             f"{each.statistics.sections:,}",
             f"{sum(state.problem is not None and state.problem.kind == 'skipped' for state in each.problems):,}",
             f"{sum(state.problem is not None and state.problem.kind == 'failed' for state in each.problems):,}",
-            local_time(each.collection.imported_at) or "never",
+            time_ago(each.collection.imported_at) or "never",
         )
         for each in status.collections
     ]

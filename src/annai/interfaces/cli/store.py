@@ -3,9 +3,10 @@
 import click
 
 from annai.config import Config, override
+from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.options import project_command
 from annai.interfaces.cli.progress import progress_bar
-from annai.interfaces.render import size
+from annai.interfaces.render import counted, size
 from annai.interfaces.terminal import echo, warn
 from annai.stores.base import ENGINES, load_store
 
@@ -16,12 +17,12 @@ SHOWN = 20
 """Faults that are named one by one."""
 
 
-@click.group()
+@click.group(cls=Group, examples=("annai store check", "annai store vacuum"))
 def command() -> None:
     """Check the index, compact it, or move it to another engine."""
 
 
-@command.command("check")
+@command.command("check", examples=("annai store check", "annai store check --repair"))
 @click.option("--repair", "repairing", is_flag=True, help="Rebuild from the stored documents whatever is inconsistent.")
 @project_command(server=False)
 @click.pass_context
@@ -48,11 +49,12 @@ def check(context: click.Context, config: Config, repairing: bool) -> None:
         echo(f"Repaired: {len(faults):,}.")
     else:
         hint = "`annai import -m replace` rebuilds it" if repairing else "`annai store check --repair` fixes them"
-        warn(f"{len(left):,} inconsistencies in the index; {hint}.")
+        many = "1 inconsistency" if len(left) == 1 else f"{len(left):,} inconsistencies"
+        warn(f"{many} in the index; {hint}.")
         context.exit(1)
 
 
-@command.command("vacuum")
+@command.command("vacuum", examples=("annai store vacuum", "annai store vacuum --docs-dir ~/notes"))
 @project_command(server=False)
 def vacuum(config: Config) -> None:
     """Free the space of deleted data, and compact the index."""
@@ -64,7 +66,13 @@ def vacuum(config: Config) -> None:
     echo(f"{size(before)} before, {size(after)} now.")
 
 
-@command.command("migrate")
+@command.command(
+    "migrate",
+    examples=(
+        "annai store migrate --to lancedb",
+        "annai store migrate --to postgres --url postgresql://me@host/annai",
+    ),
+)
 @click.option(
     "--to", "engine", required=True, metavar="ENGINE", help=f"The engine to move to: {', '.join(KEPT)}, or a plugin."
 )
@@ -89,7 +97,7 @@ def migrate(config: Config, engine: str, url: str) -> None:
     with Engine(config) as source, load_store(other) as target, progress_bar("Moving") as progress:
         moved = maintenance.migrate(source, target, progress=progress)
     echo(
-        f"Moved {moved.documents:,} documents with {moved.sections:,} sections to {engine}; the copy is identical "
-        f"(checksum {moved.checksum[:12]})."
+        f"Moved {counted(moved.documents, 'document')} with {counted(moved.sections, 'section')} to {engine}; "
+        f"the copy is identical (checksum {moved.checksum[:12]})."
     )
     echo(f'To use it, add this to annai.toml:\n\n[store]\nengine = "{engine}"' + (f'\nurl = "{url}"' if url else ""))

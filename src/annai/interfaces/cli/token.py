@@ -6,18 +6,19 @@ import click
 
 from annai.config import Config
 from annai.errors import CollectionError
-from annai.interfaces.cli.options import format_option, project_command
-from annai.interfaces.render import local_time, print_json, print_table
-from annai.interfaces.terminal import echo
+from annai.interfaces.cli.conventions import Group
+from annai.interfaces.cli.options import collection_option, format_option, project_command
+from annai.interfaces.render import print_json, print_table, time_ago
+from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
 from annai.serving.tokens import TokenFile
 from annai.types import IMPLICIT_COLLECTION
 from annai.values import suggest
 
-_name = click.argument("name")
+_name = click.argument("name", metavar="NAME")
 
 
-@click.group()
+@click.group(cls=Group, examples=("annai token add alice", "annai token ls"))
 def command() -> None:
     """Let others use this project's server.
 
@@ -27,10 +28,10 @@ def command() -> None:
     """
 
 
-@command.command("add")
+@command.command("add", examples=("annai token add alice", "annai token add bot -c wiki -c api"))
 @_name
 @click.option("--admin", is_flag=True, help="Let it change the index too; without, it can only read.")
-@click.option("-n", "--collection", "names", multiple=True, help="Only for this collection; may be repeated.")
+@collection_option("Only for this collection; repeatable.", multiple=True)
 @project_command(server=False)
 def add(config: Config, name: str, admin: bool, names: tuple[str, ...]) -> None:
     """Make a token, and print it: it is shown this once."""
@@ -47,8 +48,8 @@ def add(config: Config, name: str, admin: bool, names: tuple[str, ...]) -> None:
     echo("Clients send it as `Authorization: Bearer …`; annai itself takes it from ANNAI_TOKEN.", err=True)
 
 
-@command.command("ls")
-@format_option
+@command.command("ls", examples=("annai token ls", "annai token ls --json"))
+@format_option()
 @project_command(server=False)
 def ls(config: Config, form: str | None) -> None:
     """List the tokens: names and what they are for, never themselves."""
@@ -69,20 +70,19 @@ def ls(config: Config, form: str | None) -> None:
         echo("There are no tokens; `annai token add NAME` makes one.", err=True)
     else:
         rows = [
-            (each.name, each.access, ", ".join(each.collections) or "all", local_time(each.created_at))
-            for each in tokens
+            (each.name, each.access, ", ".join(each.collections) or "all", time_ago(each.created_at)) for each in tokens
         ]
         print_table(("name", "access", "collections", "made"), rows, config)
 
 
-@command.command("revoke")
+@command.command("revoke", examples=("annai token revoke alice", "annai token revoke bot --docs-dir ~/notes"))
 @_name
 @project_command(server=False)
 def revoke(config: Config, name: str) -> None:
     """Make a token worthless at once."""
     TokenFile(config).revoke(name)
     _note(config, "token_revoke", {"name": name})
-    echo(f"Revoked {name}.")
+    say(f"Revoked {name}.")
 
 
 def _note(config: Config, action: str, arguments: dict[str, object]) -> None:

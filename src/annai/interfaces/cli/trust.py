@@ -5,27 +5,28 @@ from pathlib import Path
 import click
 
 from annai.config import Config, FoundSettings, find_settings, load_config, user_folder
-from annai.interfaces.cli.options import set_up_logging
+from annai.interfaces.cli.conventions import Command
+from annai.interfaces.cli.options import config_option, docs_dir_option, set_up_logging
 from annai.interfaces.terminal import echo
 from annai.trust import TrustStore
 from annai.types import Collection
 
 
-@click.command()
+@click.command(cls=Command, examples=("annai trust", "annai trust --list", "annai trust --revoke"))
 @click.option("-y", "--yes", is_flag=True, help="Trust without asking.")
 @click.option("--list", "listing", is_flag=True, help="List what is trusted on this machine.")
 @click.option("--revoke", is_flag=True, help="Stop trusting this project.")
-@click.option("--docs-dir", type=click.Path(path_type=Path), help="Use this folder instead of the current project.")
-@click.option("--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG).")
+@docs_dir_option
+@config_option
 def command(yes: bool, listing: bool, revoke: bool, docs_dir: Path | None, config: Path | None) -> None:
-    """Allow this project's files to reach beyond the project and this machine.
+    """Allow this project's files to reach beyond it.
 
     The settings of a cloned repository are somebody else's. Until you trust them,
     annai ignores what would contact another machine, read a key, load another model,
     or read or write outside the project. Trust is remembered by content: if the file
     changes, annai asks again.
     """
-    set_up_logging(verbose=False)
+    set_up_logging()
     store = TrustStore(user_folder())
     if listing:
         _list(store)

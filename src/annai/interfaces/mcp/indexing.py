@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple
 from typing import TypeVar
 
 from annai.answers import Freshness
@@ -176,7 +175,7 @@ def _reindex(project: Project, paths: Sequence[str], force: bool, progress: Prog
 def _replace_all(project: Project, progress: Progress) -> ImportSummary:
     """Build every collection again, as another embedding model requires."""
     done = [project.import_collection(name, "replace", progress=progress) for name in searched_names(project)]
-    return ImportSummary(*(sum(counts) for counts in zip(*map(astuple, done), strict=True)))
+    return sum(done, ImportSummary())
 
 
 def searched_names(project: Project) -> list[str]:
