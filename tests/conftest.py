@@ -37,6 +37,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory:
     monkeypatch.delenv("ANNAI_SERVER", raising=False)
     monkeypatch.delenv("ANNAI_TOKEN", raising=False)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
 
 

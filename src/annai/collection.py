@@ -13,6 +13,7 @@ from annai.config import Config, override, user_folder
 from annai.errors import CollectionError
 from annai.settings import Chunking
 from annai.stores.base import STAGING_SUFFIX, DocumentReader, DocumentWriter
+from annai.stores.machine import machine_name
 from annai.trust import TrustStore, is_inside
 from annai.types import IMPLICIT_COLLECTION, Collection
 
@@ -20,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """None has a colon, which `STAGING_SUFFIX` begins with."""
+
+NAMED = "named"
+"""The origin of a collection whose folder the user has just named: whatever that holds is right."""
 
 RESERVED = frozenset(
     {
@@ -112,9 +116,32 @@ def is_hidden(store: DocumentReader, config: Config, name: str, file: Path) -> b
     return any(Path(os.path.normpath(file)).is_relative_to(source) for source in hidden)
 
 
-def is_here(store: DocumentReader, collection: Collection) -> bool:
-    """Whether this machine has the collection's files; in a shared index another machine may have them."""
-    return not store.shared or collection.source.is_dir()
+def is_here(store: DocumentReader, config: Config, collection: Collection) -> bool:
+    """Whether this machine indexes the collection; in a shared index another machine may."""
+    return not store.shared or (is_own(store, config, collection) and collection.source.is_dir())
+
+
+def is_own(store: DocumentReader, config: Config, collection: Collection) -> bool:
+    """Whether this machine may index the collection: nobody has yet, or this machine has."""
+    return not store.shared or collection.owner in ("", machine_name(config))
+
+
+def check_owner(store: DocumentReader, config: Config, collection: Collection) -> None:
+    """Raise `CollectionError` if another machine indexes the collection, or if this one has no name."""
+    if not is_own(store, config, collection):
+        raise CollectionError(served_only(collection))
+    if store.shared and not machine_name(config):
+        raise CollectionError(
+            "This machine cannot keep a name of its own, which an index that machines share needs; set store.machine."
+        )
+
+
+def served_only(collection: Collection) -> str:
+    """The sentence for a collection that another machine indexes."""
+    return (
+        f"The collection {collection.name!r} is indexed by {collection.owner}, and this machine only serves it; index "
+        f"it there, or let this machine do so from now on with `annai import -n {collection.name} --adopt`."
+    )
 
 
 def here(store: DocumentReader, config: Config) -> list[str] | None:
@@ -123,9 +150,9 @@ def here(store: DocumentReader, config: Config) -> list[str] | None:
         return None
     # Read once: another machine may register the first one in between.
     known = {each.name: each for each in store.collections()}
-    named = [each for name, each in known.items() if NAME.fullmatch(name)]
+    named = [_placed(store, config, each) for name, each in known.items() if NAME.fullmatch(name)]
     implicit = Collection(IMPLICIT_COLLECTION, config.root)
-    return [each.name for each in named or [implicit] if is_here(store, each)]
+    return [each.name for each in named or [implicit] if is_here(store, config, each)]
 
 
 def sources(store: DocumentReader, config: Config) -> dict[str, Path]:
@@ -213,7 +240,8 @@ def add(
         raise CollectionError(
             f"The collection {name!r} already exists; change it with `annai collection update -n {name}`."
         )
-    collection = Collection(name, _directory(source), description)
+    owner = machine_name(config) if store.shared else ""
+    collection = Collection(name, _directory(source), description, owner=owner)
     _remember_source(config, collection.source)
     if config.root.is_relative_to(collection.source):
         keep_root = False  # Nothing is left around it.
@@ -249,6 +277,8 @@ def update(
         enabled=old.enabled if enabled is None else enabled,
     )
     if source is not None:
+        owner = machine_name(config) if store.shared else ""
+        new = dataclasses.replace(new, owner=owner, origin=NAMED)
         _remember_source(config, new.source)
     store.save_collection(new)
     return new
@@ -283,8 +313,11 @@ def _root(store: DocumentReader, config: Config) -> Collection:
 
 
 def _placed(store: DocumentReader, config: Config, root: Collection) -> Collection:
-    """The root where it is: a project that was moved is where it is now; in a shared index, where the index says."""
-    return root if store.shared else dataclasses.replace(root, source=config.root)
+    """A collection where it is: a project that was moved is where it is now; in a shared index, where that says."""
+    if root.name != IMPLICIT_COLLECTION:
+        return root
+    is_elsewhere = store.shared and (root.owner or store.statistics(root.name).documents)
+    return root if is_elsewhere else dataclasses.replace(root, source=config.root)
 
 
 def _remember_source(config: Config, source: Path) -> None:

@@ -180,32 +180,50 @@ class Engine(Project):
         mode: ImportMode = "update",
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
+        allow_deletions: bool = False,
+        adopt: bool = False,
         *,
         progress: Progress | None = None,
     ) -> ImportSummary:
         """Index one collection: all of it, or what changed. Without a name, the project's only one."""
         known = collections.only_one(collections.searchable(self.store, self.config, (name,) if name else ()))
+        if not adopt:
+            collections.check_owner(self.store, self.config, known)
         collection = collections.chunked(self.config, known, chunk_size, chunk_overlap)
+        if adopt and mode == "new":
+            mode = "update"
+        # Other sizes that are named are other settings on purpose.
+        adopt = adopt or collection != known
         if mode == "new" and self.store.statistics(collection.name).documents:
             raise CollectionError(
                 f"The collection {collection.name!r} already has data; "
                 "`-m update` brings it up to date, `-m replace` rebuilds it."
             )
         if mode == "replace":
-            return self._updates.replace(collection, progress)
+            return self._updates.replace(collection, allow_deletions=allow_deletions, adopt=adopt, progress=progress)
         if collection != known:
             self.store.save_collection(collection)
-        return self._updates.update([(collection, None)], progress=progress)
+        return self._updates.update(
+            [(collection, None)], allow_deletions=allow_deletions, adopt=adopt, progress=progress
+        )
 
     def rebuild(
-        self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
+        self,
+        paths: Sequence[str] = (),
+        force: bool = False,
+        allow_deletions: bool = False,
+        *,
+        progress: Progress | None = None,
     ) -> ImportSummary:
         """Index again what lies under these paths, and wait until it is done."""
         parts = find_parts(self.store, self.config, paths)
         if not paths:
-            return self._updates.update(parts, force=force, progress=progress)
+            return self._updates.update(parts, force=force, allow_deletions=allow_deletions, progress=progress)
         summaries = [
-            self._updates.update_first(*part, force=force, progress=progress, wake=self._wake_worker) for part in parts
+            self._updates.update_first(
+                *part, force=force, allow_deletions=allow_deletions, progress=progress, wake=self._wake_worker
+            )
+            for part in parts
         ]
         return ImportSummary(*map(sum, zip(*map(dataclasses.astuple, summaries), strict=True)))
 
@@ -214,7 +232,7 @@ class Engine(Project):
         numbers = [
             number
             for collection, only in find_parts(self.store, self.config, [path])
-            for number in self._indexer.request(collection, only, force=force)[0]
+            for number in self._indexer.request(collection, only, force=force).ids
         ]
         self._wake_worker()
         numbers.sort()
@@ -234,7 +252,7 @@ class Engine(Project):
                 problem="The index cannot be written (its folder is read-only, or the disk is full); "
                 "answers may be out of date."
             )
-        own = [each for each in searched if collections.is_here(self.store, each)]
+        own = [each for each in searched if collections.is_here(self.store, self.config, each)]
         errors: list[AnnaiError] = []
         for collection in own:
             with _noted(errors):
@@ -475,9 +493,18 @@ class Engine(Project):
         return sorted((each for each in found if each.error), key=lambda each: -each.id)[:STATUS_ERRORS]
 
     def _collection_status(self, collection: Collection) -> CollectionStatus:
-        problems = [state for state in self.store.states(collection.name).values() if state.problem]
+        states = self.store.states(collection.name)
+        problems = [state for state in states.values() if state.problem]
+        if not collections.is_own(self.store, self.config, collection):
+            note = collections.served_only(collection)
+        else:
+            doubt = self._indexer.doubt_source(collection)
+            note = doubt.reason if doubt else ""
         return CollectionStatus(
-            collection, self.store.statistics(collection.name), tuple(sorted(problems, key=lambda state: state.path))
+            collection,
+            self.store.statistics(collection.name),
+            tuple(sorted(problems, key=lambda state: state.path)),
+            note,
         )
 
     def close(self) -> None:

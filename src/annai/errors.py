@@ -5,6 +5,7 @@ Every error that annai raises on purpose is an `AnnaiError`. Its message says wh
     AnnaiError
     ├── ConfigError           a setting is unknown, of the wrong type or out of bounds
     ├── CollectionError       a collection's name, folder or state does not allow this
+    │   └── FilesGone         so many of its files are gone that somebody must confirm it
     ├── ReadError             a file could not be read as a document
     │   ├── SkippedFile       it is not a document: binary, or over the size limit
     │   └── UnreadableFile    it may be one, but reading it failed this time
@@ -62,6 +63,10 @@ class ConfigError(AnnaiError):
 
 class CollectionError(AnnaiError):
     """A collection's name, folder or state does not allow this."""
+
+
+class FilesGone(CollectionError):
+    """So many files are gone that their documents stay in the index until somebody confirms it."""
 
 
 class ReadError(AnnaiError):

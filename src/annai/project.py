@@ -206,6 +206,8 @@ class Project(ABC):
         mode: ImportMode = "update",
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
+        allow_deletions: bool = False,
+        adopt: bool = False,
         *,
         progress: Progress | None = None,
     ) -> ImportSummary:
@@ -213,16 +215,25 @@ class Project(ABC):
 
         The collection keeps a `chunk_size` and a `chunk_overlap` that differ from the settings'; a size of 0 makes it
         follow the settings again.
+
+        If many of its files are gone, their documents stay and `FilesGone` is raised, unless `allow_deletions`. In an
+        index that machines share, `adopt` makes this machine the one that indexes it, with the settings that it has.
         """
 
     @operation("rebuild_index", "admin", "long")
     @abstractmethod
     def rebuild(
-        self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
+        self,
+        paths: Sequence[str] = (),
+        force: bool = False,
+        allow_deletions: bool = False,
+        *,
+        progress: Progress | None = None,
     ) -> ImportSummary:
         """Index again what lies under these paths (everything, if none is given), and wait until it is done.
 
         Only what changed, or with `force` all of it. A path is one of a document or folder, as `locate` takes it.
+        If many files are gone, their documents stay and `FilesGone` is raised, unless `allow_deletions`.
         """
 
     @operation("index_document", "admin", "waiting")

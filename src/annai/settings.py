@@ -108,8 +108,31 @@ class StoreSettings(Section):
     )
     hnsw_search_ef: int = setting(100, "Minimum number of candidates HNSW keeps per search.", minimum=1, maximum=1000)
     hnsw_m: int = setting(16, "Links per vector in the HNSW graph.", minimum=2, maximum=100)
+    schema: str = setting(
+        "",
+        "postgres: the schema that holds this project's tables, made if there is none; one schema holds one project. "
+        "Empty: the user's own, mostly public.",
+    )
+    machine: str = setting(
+        "",
+        "postgres: this machine's name in the index, which says who indexes a collection; machines that share a disk "
+        "may share a name. Empty: the host's name and a random number, made once for each user.",
+    )
     lease_seconds: float = setting(
         30.0, "postgres: reassign a worker's files after this long without a heartbeat.", minimum=1, maximum=3600
+    )
+    connect_timeout_seconds: float = setting(
+        10.0,
+        "postgres: give up connecting, or waiting for a free connection, after this long; `connect_timeout` in the URL "
+        "comes first.",
+        minimum=1,
+        maximum=3600,
+    )
+    max_connections: int = setting(
+        16,
+        "postgres: most connections of one process; PostgreSQL allows 100 in all by default.",
+        minimum=3,
+        maximum=1000,
     )
     query_timeout_seconds: float = setting(
         60.0, "postgres: give up a query after this long; building graphs may take longer.", minimum=0.1, maximum=86400

@@ -35,6 +35,10 @@ class Collection:
     """Tokens per window or piece, as an import was told; None: as the settings say."""
     chunk_overlap: int | None = None
     """Tokens shared by neighbours, in the same way."""
+    owner: str = ""
+    """In an index that machines share, the machine that indexes it; the others only serve it. Empty: nobody yet."""
+    origin: str = ""
+    """The file system that its folder was on when it was last compared (`indexing.deletions`); empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +353,8 @@ class CollectionStatus:
     statistics: Statistics
     problems: tuple[FileState, ...]
     """The files that were skipped or failed, by path."""
+    note: str = ""
+    """Why this machine does not compare it with its files, as a sentence; empty if it does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
+from typing import NamedTuple
 
-from annai.collection import chunking_of, find, here, within_root
+from annai.collection import NAMED, check_owner, chunking_of, find, here, within_root
 from annai.config import Config
 from annai.embedders.base import Embedder
-from annai.embedders.static import token_model
 from annai.errors import (
     AnnaiError,
     CollectionError,
@@ -20,9 +20,11 @@ from annai.errors import (
     StoreError,
 )
 from annai.files.scanner import Scan, is_same_time, scan
+from annai.indexing.deletions import GONE, Doubt, doubt_deletions, doubt_source, identify
 from annai.indexing.pace import KEEPS_CHANGING, Pace
 from annai.indexing.preparation import (
     ADDITIVE_BATCH_PASSAGES,
+    BATCH_FILES,
     BATCH_PASSAGES,
     TO_READ,
     Prepared,
@@ -37,6 +39,7 @@ from annai.indexing.preparation import (
 )
 from annai.indexing.probe import KILLED_TWICE, find_killers
 from annai.indexing.processes import process_count
+from annai.indexing.recipe import check_settings, fingerprint
 from annai.indexing.run import Run
 from annai.project import Confirm
 from annai.splitters.base import load_splitter
@@ -47,7 +50,9 @@ from annai.stores.base import (
     DocumentWriter,
     RequestResult,
 )
+from annai.stores.machine import machine_name
 from annai.timer import Stopwatch, timer, timestamp
+from annai.trust import is_inside
 from annai.types import (
     IMPLICIT_COLLECTION,
     Change,
@@ -81,6 +86,17 @@ Outcomes = Counter[tuple[str, str]]
 """(collection, outcome) → files; an outcome is added, updated, deleted, unchanged, skipped or failed."""
 
 
+class Requested(NamedTuple):
+    """What became of a comparison with the disk."""
+
+    ids: list[int]
+    """Of the requests that were queued, or waited already."""
+    unchanged: int
+    """How many files did not change."""
+    deleted: int = 0
+    """How many were removed at once, since that was allowed."""
+
+
 class Indexer:
     """Brings a store up to date with the directories of its collections.
 
@@ -104,16 +120,26 @@ class Indexer:
         retry_failed: bool = True,
         at_once: bool = True,
         first: bool = False,
+        allow_deletions: bool = False,
+        adopt: bool = False,
         confirm: Confirm | None = None,
-    ) -> tuple[list[int], int]:
+    ) -> Requested:
         """Compare the collection, or only these paths, with the disk and queue what differs; with `force`, everything.
 
         With `retry_failed`, files that failed and have not changed since are queued too, except those that kill
         processes. Unless `at_once`, a file that keeps changing waits for its turn; what is to be done `first` comes
-        before all that waits. Returns the requests' ids, and how many files are unchanged.
+        before all that waits.
+
+        If so many files are gone that it must be confirmed, the rest is queued and `FilesGone` raised; with
+        `allow_deletions`, they are removed here and now, since nobody who claims a request knows what was allowed.
         """
+        if not adopt:
+            check_owner(self._store, self._config, collection)
         self.check_embedder(collection)
-        collection = self._record_settings(collection)
+        # Nothing is written while the folder may be the wrong one, not even other settings.
+        if not allow_deletions and (doubt := self.doubt_source(collection)):
+            raise doubt.error
+        collection = self._record_settings(collection, adopt=adopt)
         if force:
             self._mark_as_changed(collection, only)
         known = self._store.states(collection.name, only)
@@ -121,14 +147,32 @@ class Indexer:
             found = self._scan(collection, known, only)
         if confirm and not known and len(found.changes) > MAX_UNCONFIRMED_FILES:
             self._confirm_first_index(confirm, collection, found)
-        paths = [change.path for change in found.changes if _should_try(change, known, retry_failed)]
+        gone = {change.path for change in found.changes if change.kind is ChangeKind.DELETED}
+        doubt = None if allow_deletions else self._doubt(collection, found, known if only is None else None)
+        if doubt and doubt.is_source:
+            raise doubt.error
+        removed = gone if allow_deletions or collection.origin == NAMED else set[str]()
+        self._remove(collection, sorted(removed))
+        left_out = gone if doubt else removed
+        paths = [
+            change.path
+            for change in found.changes
+            if change.path not in left_out and _should_try(change, known, retry_failed)
+        ]
         kinds = Counter(str(change.kind) for change in found.changes)
         counts = ", ".join(f"{kind}={kinds[kind]}" for kind in ChangeKind)
         files = len(found.changes) - kinds[ChangeKind.DELETED] + found.unchanged
         logger.debug("[index] %s: %d files (%s, unchanged=%d)", collection.name, files, counts, found.unchanged)
+        if doubt:
+            self._keep(collection, [known[path] for path in sorted(gone)])
+        elif only is None and (known or found.changes):
+            collection = self._record_origin(collection, adopt=adopt)
         if not paths and not collection.imported_at:
             self._store.save_collection(dataclasses.replace(collection, imported_at=timestamp()))
-        return self._queue(collection.name, paths, at_once, first) if paths else [], found.unchanged
+        numbers = self._queue(collection.name, paths, at_once, first) if paths else []
+        if doubt:
+            raise doubt.error
+        return Requested(numbers, found.unchanged, len(removed))
 
     def step(self, run: Run) -> Outcomes | None:
         """Take the oldest requests that are due through the pipeline; None if none is due.
@@ -177,11 +221,23 @@ class Indexer:
         """Log how long the steps of the pipeline took."""
         self._clock.report()
 
-    def replace(self, collection: Collection, run: Run) -> Outcomes:
+    def replace(
+        self, collection: Collection, run: Run, *, allow_deletions: bool = False, adopt: bool = False
+    ) -> Outcomes:
         """Rebuild the collection next to the old data, which searches see until the new data is swapped in.
 
-        When it fails or is interrupted, the new data is deleted; if its process dies, the next one deletes it.
+        When it fails or is interrupted, the new data is deleted; if its process dies, the next one deletes it. If many
+        files are gone, `FilesGone` is raised, unless `allow_deletions`.
         """
+        if not adopt:
+            check_owner(self._store, self._config, collection)
+        known = self._store.states(collection.name)
+        if known and not allow_deletions:
+            doubt = self._doubt(collection, self._scan(collection, known), known)
+            if doubt:
+                raise doubt.error
+        if self._store.shared and not adopt:
+            check_settings(collection, self._fingerprint(collection))
         if all(each.name != collection.name for each in self._store.collections()):
             self._store.save_collection(collection)
         name = collection.name + STAGING_SUFFIX
@@ -195,6 +251,7 @@ class Indexer:
                     self._store.delete_collection(name)
                 raise
             self._store.swap_collection(name, collection.name)
+        self._record_origin(find(self._store, self._config, collection.name), adopt=adopt)
         self._clock.report()
         return outcomes
 
@@ -228,6 +285,58 @@ class Indexer:
         is_root = collection.name == IMPLICIT_COLLECTION
         without = within_root(self._store, self._config) if is_root else ()
         return scan(collection.source, self._config.files, known, only=only, without=without)
+
+    def doubt_source(self, collection: Collection) -> Doubt | None:
+        """Why the folder may not be the one that was indexed; if nothing is gone from it, it is."""
+        if not self._is_tracked(collection):
+            return None
+        doubt = doubt_source(collection, self._store.statistics(collection.name).documents)
+        if doubt is None:
+            return None
+        known = self._store.states(collection.name)
+        found = self._scan(collection, known)
+        return doubt if any(change.kind is ChangeKind.DELETED for change in found.changes) else None
+
+    def _doubt(self, collection: Collection, found: Scan, known: Mapping[str, FileState] | None) -> Doubt | None:
+        """Why the files that a comparison did not find are not believed to be deleted.
+
+        `known` are all files of the collection; None if only some were compared.
+        """
+        gone = [change.file for change in found.changes if change.kind is ChangeKind.DELETED]
+        if not gone:
+            return None
+        if not self._is_tracked(collection):
+            collection = dataclasses.replace(collection, origin="")
+        everything = self._store.states(collection.name) if known is None else known
+        return doubt_deletions(collection, gone, len(everything))
+
+    def _is_tracked(self, collection: Collection) -> bool:
+        """Whether the folder's file system is noted: not where the index is in that folder, and goes with it."""
+        return self._store.shared or not is_inside(collection.source, self._config.database_path)
+
+    def _record_origin(self, collection: Collection, *, adopt: bool) -> Collection:
+        """Note on which file system the folder is and, where machines share the index, that this one indexes it."""
+        if not self._is_tracked(collection) and collection.origin != NAMED:
+            return collection
+        origin = identify(collection.source) if self._is_tracked(collection) else ""
+        owner = machine_name(self._config) if self._store.shared else ""
+        recorded = dataclasses.replace(collection, origin=origin, owner=owner)
+        if recorded != collection:
+            if not adopt:
+                # Read it again: another machine may have been faster.
+                check_owner(self._store, self._config, find(self._store, self._config, collection.name))
+            self._store.save_collection(recorded)
+        return recorded
+
+    def _remove(self, collection: Collection, paths: Sequence[str]) -> None:
+        for start in range(0, len(paths), BATCH_FILES):
+            self._store.write(collection.name, removed=paths[start : start + BATCH_FILES])
+
+    def _keep(self, collection: Collection, gone: Iterable[FileState]) -> None:
+        """Remember of files that are gone that their documents are out of date."""
+        kept = [dataclasses.replace(state, problem=Problem("failed", GONE)) for state in gone if state.problem is None]
+        if kept:
+            self._store.write(collection.name, states=kept)
 
     def check_embedder(self, collection: Collection) -> None:
         """Raise `EmbedderMismatch` if another embedder made the index: their vectors cannot be compared."""
@@ -265,10 +374,16 @@ class Indexer:
     def _embedder(self, collection: Collection) -> Embedder:
         return self._embedder_of(collection.name.removesuffix(STAGING_SUFFIX))
 
-    def _record_settings(self, collection: Collection) -> Collection:
-        """Store the embedder and settings that the index is made with; if the settings changed, index every file."""
+    def _record_settings(self, collection: Collection, *, adopt: bool = False) -> Collection:
+        """Store the embedder and settings that the index is made with; if the settings changed, index every file.
+
+        In an index that machines share, that needs a word of its own: another's settings would do so by turns.
+        """
         embedder = self._embedder(collection).identity
-        recorded = dataclasses.replace(collection, embedder=embedder, settings=self._fingerprint(collection))
+        made_with = self._fingerprint(collection)
+        if self._store.shared and not adopt:
+            check_settings(collection, made_with)
+        recorded = dataclasses.replace(collection, embedder=embedder, settings=made_with)
         if recorded != collection:
             # In this order: killed in between, the next run finds the old settings and marks the files again.
             if collection.settings != recorded.settings:
@@ -293,6 +408,13 @@ class Indexer:
             return Counter()
         known = self._store.states(collection.name, [*requests])
         found = self._scan(collection, known, [*requests])
+        doubt = self._doubt(collection, found, None)
+        if doubt and doubt.is_source:
+            raise doubt.error
+        kept = {each.path for each in found.changes if each.kind is ChangeKind.DELETED} if doubt else set[str]()
+        if doubt:
+            self._keep(collection, [known[path] for path in sorted(kept)])
+            self._finish(name, requests, {p: RequestResult(requests[p].id, "skipped", doubt.reason) for p in kept})
         changes = [change for change in found.changes if change.path in requests]
         unlisted = tuple(f"{path}/" for path in found.inaccessible)
         unchanged = requests.keys() - {change.path for change in changes}
@@ -457,8 +579,8 @@ class Indexer:
 
     def _fingerprint(self, collection: Collection) -> str:
         """Everything besides the documents that a collection's sections depend on."""
-        tokens, chunking = token_model().identity, chunking_of(self._config, collection)
-        return f"{PIPELINE_VERSION}; {tokens}; {chunking}; {self._config.files.max_file_mb} MB"
+        chunking = chunking_of(self._config, collection)
+        return fingerprint(self._config, chunking, PIPELINE_VERSION, shared=self._store.shared)
 
 
 def _should_try(change: Change, known: Mapping[str, FileState], retry_failed: bool) -> bool:

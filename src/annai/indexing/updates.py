@@ -3,13 +3,13 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from annai import collection as collections
 from annai.asking.references import Part
 from annai.config import Config
-from annai.errors import IndexBusy
+from annai.errors import FilesGone, IndexBusy
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.indexing.run import Run
@@ -34,10 +34,21 @@ class Updates:
         self._indexer = indexer
         self._lock = lock
 
-    def replace(self, collection: Collection, progress: Progress | None = None) -> ImportSummary:
+    def replace(
+        self,
+        collection: Collection,
+        *,
+        allow_deletions: bool = False,
+        adopt: bool = False,
+        progress: Progress | None = None,
+    ) -> ImportSummary:
         """Index all of a collection anew; searches find what it held before until that is done."""
-        with self.alone(), Run(self._config, progress) as run:
-            outcomes = self._indexer.replace(collection, run)
+        with self.alone(), self._store.replacing(collection.name) as mine, Run(self._config, progress) as run:
+            if not mine:
+                raise IndexBusy(
+                    f"Another process is replacing the collection {collection.name!r}; try again when it has finished."
+                )
+            outcomes = self._indexer.replace(collection, run, allow_deletions=allow_deletions, adopt=adopt)
             self._store.apply_settings()
         return _logged(_summary(outcomes, run.done))
 
@@ -46,16 +57,31 @@ class Updates:
         parts: Sequence[Part],
         *,
         force: bool = False,
+        allow_deletions: bool = False,
+        adopt: bool = False,
         progress: Progress | None = None,
     ) -> ImportSummary:
-        """Queue what changed in parts of collections, and index it while nobody else does."""
+        """Queue what changed in parts of collections, and index it while nobody else does.
+
+        Where many files are gone, what else changed is indexed before `FilesGone` is raised.
+        """
+        totals = Counter[str]()
+        errors: list[FilesGone] = []
         with self.alone(), Run(self._config, progress) as run:
-            unchanged = 0
             for collection, only in parts:
-                unchanged += self._indexer.request(collection, only, force=force)[1]
+                try:
+                    found = self._indexer.request(
+                        collection, only, force=force, allow_deletions=allow_deletions, adopt=adopt
+                    )
+                except FilesGone as error:
+                    errors.append(error)
+                else:
+                    totals.update(unchanged=found.unchanged, deleted=found.deleted)
             outcomes = self._process(run, IMPORT_WAIT_SECONDS)
             self._store.apply_settings()
-        return _logged(_summary(outcomes, run.done, unchanged))
+        if errors:
+            raise errors[0]
+        return _logged(_summary(outcomes, run.done, totals))
 
     def update_first(
         self,
@@ -63,12 +89,15 @@ class Updates:
         only: Sequence[str] | None,
         *,
         force: bool,
+        allow_deletions: bool,
         progress: Progress | None,
         wake: Callable[[], None],
     ) -> ImportSummary:
         """Index what changed under some paths before all else that waits, here or in the process that is indexing."""
         before = self._store.states(collection.name, only)
-        numbers, unchanged = self._indexer.request(collection, only, force=force, first=True)
+        numbers, unchanged, deleted = self._indexer.request(
+            collection, only, force=force, first=True, allow_deletions=allow_deletions
+        )
         wake()
         attempts = {each.id: each.attempts for each in self._store.requests.get(numbers)}
 
@@ -89,7 +118,7 @@ class Updates:
                 else:
                     # Asking for many takes longer.
                     time.sleep(POLL_SECONDS * (1 + len(numbers) / 100))
-        outcomes = Counter({"unchanged": unchanged})
+        outcomes = Counter({"unchanged": unchanged, "deleted": deleted})
         requests = self._store.requests.get(numbers)
         after = self._store.states(collection.name, [each.path for each in requests])
         became = {each.path: _outcome(each, before.get(each.path), after.get(each.path)) for each in requests}
@@ -186,9 +215,8 @@ def _logged(summary: ImportSummary) -> ImportSummary:
     return summary
 
 
-def _summary(outcomes: Outcomes, done: Done, unchanged: int = 0) -> ImportSummary:
-    totals = Counter[str]()
+def _summary(outcomes: Outcomes, done: Done, others: Mapping[str, int] | None = None) -> ImportSummary:
+    totals = Counter(others or {})
     for (_, outcome), count in outcomes.items():
         totals[outcome] += count
-    totals["unchanged"] += unchanged
     return ImportSummary(**totals, size=done.size, passages=done.passages)

@@ -224,6 +224,7 @@ def collection_json(collection: "Collection") -> dict[str, object]:
         "source": str(collection.source),
         "enabled": collection.enabled,
         "imported_at": collection.imported_at or None,
+        "owner": collection.owner or None,
     }
 
 
@@ -248,6 +249,7 @@ def status_json(status: "Status", documents: Sequence[str] | None = None) -> dic
                     for state in each.problems
                     if state.problem
                 ],
+                "note": each.note or None,
             }
             for each in status.collections
         ],

@@ -90,10 +90,15 @@ class Client(Project):
         return _from_here(lambda spell: self._locate(spell(reference)))
 
     def rebuild(
-        self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
+        self,
+        paths: Sequence[str] = (),
+        force: bool = False,
+        allow_deletions: bool = False,
+        *,
+        progress: Progress | None = None,
     ) -> "ImportSummary":
         """Index again what lies under these paths (everything, if none is given), and wait until it is done."""
-        return _from_here(lambda spell: self._rebuild([*map(spell, paths)], force, progress=progress))
+        return _from_here(lambda spell: self._rebuild([*map(spell, paths)], force, allow_deletions, progress=progress))
 
     def request_index(self, path: str, force: bool = False) -> "Queued":
         """Queue what lies under a path, and return without waiting."""

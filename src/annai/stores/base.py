@@ -277,6 +277,14 @@ class DocumentWriter(DocumentReader):
         """Within the block much is written: what orders the index for searching may wait until its end."""
         yield
 
+    @contextmanager
+    def replacing(self, name: str) -> Iterator[bool]:  # noqa: ARG002 - the index lock is enough here
+        """Within the block nobody else replaces the collection; yields whether nobody did before.
+
+        Only a shared store needs more than the index lock for that.
+        """
+        yield True
+
     def delete_abandoned(self) -> None:
         """Delete the collections that a process was building when it died.
 

@@ -29,7 +29,10 @@ SQLValue = None | int | float | bytes | str
 
 COLLECTION_COLUMNS = (
     *("name", "source", "description", "enabled", "imported_at", "embedder", "settings", "chunk_size", "chunk_overlap"),
+    *("owner", "origin"),
 )
+KEPT_COLUMNS = ("name", "description", "source", "enabled", "owner", "origin")
+"""What a collection keeps of its own when another's documents become its own."""
 STATE_COLUMNS = ("path", "size", "mtime_ns", "hash", "problem_kind", "problem_reason", "ctime_ns")
 DOCUMENT_COLUMNS = ("title", "text", "format", "body_start", "front_matter")
 REQUEST_COLUMNS = (
@@ -93,6 +96,8 @@ def collection_row(collection: Collection) -> tuple[SQLValue, ...]:
         collection.settings,
         collection.chunk_size,
         collection.chunk_overlap,
+        collection.owner,
+        collection.origin,
     )
 
 

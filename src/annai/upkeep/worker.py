@@ -225,7 +225,9 @@ class Worker:
         engine = self._engine
         try:
             searched = collections.searchable(engine.store, engine.config)
-            return {each.name: each.source for each in searched if collections.is_here(engine.store, each)}
+            return {
+                each.name: each.source for each in searched if collections.is_here(engine.store, engine.config, each)
+            }
         except CollectionError:
             return {}  # Every collection is disabled: there is nothing to keep fresh.
 

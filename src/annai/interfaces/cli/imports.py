@@ -8,7 +8,7 @@ import click
 from annai.collection import only_one
 from annai.config import Config, override
 from annai.errors import ConfigError
-from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.options import allow_deletions_option, project_command
 from annai.interfaces.cli.progress import indexed_line, progress_bar, short_duration
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
@@ -34,6 +34,10 @@ from annai.values import choices
     help="Tokens per window or piece; the collection keeps it. 0: follow chunking.size and chunking.overlap again.",
 )
 @click.option("--chunk-overlap", type=int, help="Tokens shared by neighbours; the collection keeps it.")
+@allow_deletions_option
+@click.option(
+    "--adopt", is_flag=True, help="In an index that machines share: let this machine index it, with its settings."
+)
 @project_command()
 def command(
     config: Config,
@@ -42,6 +46,8 @@ def command(
     database: Path | None,
     chunk_size: int | None,
     chunk_overlap: int | None,
+    allow_deletions: bool,
+    adopt: bool,
 ) -> None:
     """Index all of a collection, or what changed."""
     own = config
@@ -53,7 +59,9 @@ def command(
         with open_project(config) as project, progress_bar("Indexing", tell=False) as progress:
             if database:
                 name = _register(own, project, name)
-            summary = project.import_collection(name, mode, chunk_size, chunk_overlap, progress=progress)
+            summary = project.import_collection(
+                name, mode, chunk_size, chunk_overlap, allow_deletions, adopt, progress=progress
+            )
     except KeyboardInterrupt:
         if mode != "replace":
             raise

@@ -7,7 +7,7 @@ import click
 from annai.asking.addresses import from_here
 from annai.config import Config
 from annai.interfaces.cli.imports import tell
-from annai.interfaces.cli.options import format_option, project_command
+from annai.interfaces.cli.options import allow_deletions_option, format_option, project_command
 from annai.interfaces.cli.progress import progress_bar
 from annai.interfaces.render import print_json, print_lines, queue_lines, status_json
 from annai.opening import open_project
@@ -39,8 +39,9 @@ def status(config: Config, form: str | None) -> None:
 @command.command("rebuild")
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
 @click.option("--force", is_flag=True, help="Also index files that did not change.")
+@allow_deletions_option
 @project_command()
-def rebuild(config: Config, paths: tuple[str, ...], force: bool) -> None:
+def rebuild(config: Config, paths: tuple[str, ...], force: bool, allow_deletions: bool) -> None:
     """Index what changed, everywhere or under some paths.
 
     PATH is a document or a folder. With --force, everything under it is indexed
@@ -48,5 +49,7 @@ def rebuild(config: Config, paths: tuple[str, ...], force: bool) -> None:
     """
     start = perf_counter()
     with open_project(config) as project, progress_bar("Indexing", tell=False) as progress:
-        summary = project.rebuild([from_here(each, config.root) for each in paths], force=force, progress=progress)
+        summary = project.rebuild(
+            [from_here(each, config.root) for each in paths], force, allow_deletions, progress=progress
+        )
     tell(summary, perf_counter() - start)

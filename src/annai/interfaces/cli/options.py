@@ -35,6 +35,11 @@ format_option = click.option(
 """How a list or a state is shown."""
 
 
+allow_deletions_option = click.option(
+    "--allow-deletions", is_flag=True, help="Remove the documents of files that are gone, however many they are."
+)
+
+
 def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[Command], Command]:
     """Give a command --config, --verbose, --docs-dir and --server, and hand it the `Config` they lead to."""
 

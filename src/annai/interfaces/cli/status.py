@@ -6,6 +6,7 @@ import click
 
 from annai.asking.conditions import shorten_value
 from annai.config import Config
+from annai.indexing.deletions import GONE
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import (
     field_json,
@@ -24,6 +25,9 @@ from annai.types import CollectionStatus, MetadataField, Status
 
 MAX_VALUE_CELLS = 24
 """Characters of a value in the table of fields."""
+
+MOST_ALIKE = 20
+"""Files with the same problem that are listed one by one."""
 
 
 @click.command()
@@ -67,6 +71,9 @@ def command(config: Config, name: str, fields: bool, form: str | None) -> None:
         echo()
         for path in paths:
             echo(path)
+    for each in status.collections:
+        if each.note:
+            echo(f"\n{each.collection.name}: {each.note}")
     _print_problems(status, config)
 
 
@@ -127,11 +134,16 @@ def _print_problems(status: Status, config: Config) -> None:
     problems = [(each.collection.name, state) for each in status.collections for state in each.problems]
     if problems:
         echo()
-    print_lines(
-        [
-            (f"{state.problem.kind} ", f"{name}:{state.path}:", state.problem.reason)
-            for name, state in problems
-            if state.problem
-        ],
-        config,
-    )
+    shown = Counter[tuple[str, str]]()
+    lines: list[tuple[str, ...]] = []
+    for name, state in problems:
+        if state.problem:
+            shown[name, state.problem.reason] += 1
+            if shown[name, state.problem.reason] <= MOST_ALIKE:
+                lines.append((f"{state.problem.kind} ", f"{name}:{state.path}:", state.problem.reason))
+    print_lines(lines, config)
+    for (name, reason), count in shown.items():
+        if count > MOST_ALIKE:
+            echo(f"… and {count - MOST_ALIKE:,} more of {name}: {reason}")
+    if any(reason == GONE for _, reason in shown):
+        echo("\nIf files were deleted on purpose, confirm it with `annai index rebuild --allow-deletions`.")

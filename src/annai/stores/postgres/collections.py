@@ -5,14 +5,19 @@ from collections.abc import Sequence
 from annai.stores.base import unknown_collection
 from annai.stores.postgres.database import PostgresDatabase
 from annai.stores.postgres.rows import collection_row, escape, read_collection, read_state, state_row, unescape
-from annai.stores.rows import COLLECTION_COLUMNS, STATE_COLUMNS, names, overwrite
+from annai.stores.rows import COLLECTION_COLUMNS, KEPT_COLUMNS, STATE_COLUMNS, names, overwrite
 from annai.types import Collection, FileState
 
+_PLACES = ", ".join(["%s"] * len(COLLECTION_COLUMNS))
 _SELECT_COLLECTIONS = f"SELECT {names(COLLECTION_COLUMNS)} FROM annai_collections ORDER BY name"
 
-_SELECT_STATES = f"""
-    SELECT {names(STATE_COLUMNS, "f")} FROM annai_files f JOIN annai_collections c ON c.id = f.collection_id
-"""
+_SELECT_STATES = f"SELECT {names(STATE_COLUMNS)} FROM annai_files WHERE collection_id = %s"
+SELECT_STATES_UNDER = f"""SELECT found.* FROM unnest(%s::text[]) AS w, LATERAL (
+    {_SELECT_STATES} AND path = w UNION ALL
+    {_SELECT_STATES} AND path > w || '/' AND path < w || '0') AS found"""
+"""One look into the index of (collection, path) for each path, whatever the planner thinks, and one for what is in it.
+A folder's files are those from `folder/` on that come before `folder0`, since 0 follows the slash."""
+
 _STATE_KINDS = ("text", "bigint", "bigint", "text", "text", "text", "bigint")
 """The types of `STATE_COLUMNS`."""
 
@@ -30,8 +35,7 @@ class Collections:
     def save(self, collection: Collection) -> None:
         """Add or replace."""
         self._database.rows(
-            f"""INSERT INTO annai_collections ({names(COLLECTION_COLUMNS)})
-            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+            f"""INSERT INTO annai_collections ({names(COLLECTION_COLUMNS)}) VALUES ({_PLACES})
             ON CONFLICT (name) DO UPDATE SET {overwrite(COLLECTION_COLUMNS[1:])}""",
             collection_row(collection),
         )
@@ -59,27 +63,20 @@ class Collections:
     def replace(self, old: int, new: int) -> None:
         """Delete the collection `old`, which has no files any more, and give `new` its name and description."""
         (about,) = self._database.rows(
-            "DELETE FROM annai_collections WHERE id = %s RETURNING name, description, source, enabled", (old,)
+            f"DELETE FROM annai_collections WHERE id = %s RETURNING {names(KEPT_COLUMNS)}", (old,)
         )
         self._database.rows(
-            "UPDATE annai_collections SET name = %s, description = %s, source = %s, enabled = %s WHERE id = %s",
+            f"UPDATE annai_collections SET ({names(KEPT_COLUMNS)}) = (%s, %s, %s, %s, %s, %s) WHERE id = %s",
             (*about, new),
         )
 
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of a collection's files, or of those that paths name."""
+        number = self.number(collection)
         if under is None:
-            rows = self._database.rows(f"{_SELECT_STATES} WHERE c.name = %s", (collection,))
+            rows = self._database.rows(_SELECT_STATES, (number,))
         else:
-            # LATERAL makes it one look into the index of (collection, path) for each path, whatever the planner thinks.
-            # A folder's files are those from `folder/` on that come before `folder0`: 0 follows the slash.
-            wanted = sorted({escape(path) for path in under})
-            rows = self._database.rows(
-                f"""SELECT found.* FROM unnest(%s::text[]) AS w, LATERAL (
-                    {_SELECT_STATES} WHERE c.name = %s AND f.path = w UNION ALL
-                    {_SELECT_STATES} WHERE c.name = %s AND f.path > w || '/' AND f.path < w || '0') AS found""",
-                (wanted, collection, collection),
-            )
+            rows = self._database.rows(SELECT_STATES_UNDER, (sorted({escape(path) for path in under}), number, number))
         return {unescape(row[0]): read_state(row) for row in rows}
 
     def save_states(self, collection: int, states: Sequence[FileState]) -> dict[str, int]:

@@ -1,6 +1,8 @@
 """How is a PostgreSQL database reached, upgraded and used, so that every error says what to do?"""
 
+import functools
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -13,18 +15,15 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from annai.errors import NewerIndex, QueryError, StoreError, StoreFull, StoreReadOnly
-from annai.stores.postgres import metadata
+from annai.errors import QueryError, StoreError, StoreFull, StoreReadOnly
+from annai.settings import StoreSettings
 from annai.stores.postgres.schema import MIGRATIONS
+from annai.stores.postgres.upgrade import Connection, newer, open_place
 from annai.stores.rows import NOT_TEXT
 
 logger = logging.getLogger(__name__)
 # The pool logs every attempt to connect again; what matters of it becomes an error of ours.
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
-
-CONNECT_TIMEOUT_SECONDS = 10
-"""How long to wait for a server that does not answer, and for a free connection, unless `connect_timeout` in store.url
-says otherwise."""
 
 KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
 """A server whose machine has vanished is given up after a minute, not after hours, unless store.url says otherwise."""
@@ -32,17 +31,8 @@ KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count
 ANSWER_GRACE_SECONDS = 5.0
 """How much longer than the server's own time limit to wait: a server that is frozen does not keep it."""
 
-MAX_CONNECTIONS = 16
-"""For one process; PostgreSQL allows a hundred in all by default."""
-
-MIN_PGVECTOR = (0, 8)
-"""The first version that goes on searching its index when a filter left too few."""
-
 STATEMENT_CHARACTERS = 80
 """How much of a statement an error shows."""
-
-Connection = Any
-"""A connection of psycopg, a third party's object."""
 
 _WRONG_PASSWORD = ("password", "authentication failed", "認証に失敗")
 _MISSING_DATABASE = ("does not exist", "存在しません")
@@ -50,8 +40,11 @@ _QUOTA_FULL = ("could not extend file", "拡張できませんでした")
 """What servers say, in English and in Japanese, where there is no error code: before a connection is made, and when not
 the disk but a quota is full."""
 
-_OWN_TABLES = "relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relname LIKE 'annai\\_%%'"
-"""The condition on `pg_class` for the tables of an index."""
+_OWN_TABLES = "relnamespace = %s::regnamespace AND relkind = 'r' AND relname LIKE 'annai\\_%%'"
+"""The condition on `pg_class` for the tables of an index in a schema."""
+
+_NAME = re.compile(r'(?<![\w."])annai_(?=[a-z])')
+"""Where a statement names a table of annai's, whose schema is put before it."""
 
 
 class _NoAnswer(psycopg.OperationalError):  # type: ignore[misc]  # psycopg is optional, and has no types here
@@ -63,6 +56,8 @@ class _LimitedConnection(psycopg.Connection[Any]):  # type: ignore[misc]  # as a
 
     seconds: float | None = None
     """How long a statement may take; None: as long as it needs."""
+    is_pooled: bool = False
+    """Whether a pooler is in between, which keeps no settings of ours: then this side ends what takes too long."""
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **named: Any) -> Any:  # noqa: ANN401 - as psycopg has it
         """Wait for the server, but no longer than the limit; whatever waits for it waits here."""
@@ -70,12 +65,17 @@ class _LimitedConnection(psycopg.Connection[Any]):  # type: ignore[misc]  # as a
 
     def _until(self, gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
         deadline = time.monotonic() + seconds
+        is_cancelled = not self.is_pooled
         try:
             state = next(gen)
             while True:
                 ready = yield state
                 # Nothing was ready: psycopg asks several times a second.
-                if not ready and time.monotonic() > deadline:
+                if not ready and time.monotonic() > deadline and not is_cancelled:
+                    with suppress(psycopg.Error):
+                        self.cancel_safe(timeout=ANSWER_GRACE_SECONDS)
+                    deadline, is_cancelled = time.monotonic() + ANSWER_GRACE_SECONDS, True
+                elif not ready and time.monotonic() > deadline:
                     self.pgconn.finish()
                     raise _NoAnswer("it does not answer")
                 state = gen.send(ready)
@@ -90,29 +90,39 @@ class PostgresDatabase:
     leaves as a `StoreError` whose message says what to do, and no message shows the password.
     """
 
-    def __init__(self, url: str, query_timeout_seconds: float) -> None:
+    def __init__(self, settings: StoreSettings, project: str = "") -> None:
         self.read_only = False
-        self.has_metadata = True
-        """Whether there is a table of what documents say about themselves: a read replica may be older."""
-        self._query_timeout_seconds = query_timeout_seconds
+        self.is_pooled = False
+        """Whether a pooler such as PgBouncer is in between: a setting of one statement is not there for the next."""
+        self._query_timeout_seconds = settings.query_timeout_seconds
         self._thread = threading.local()
-        named = _parse_url(url)
+        named = _parse_url(settings.url)
         self._server = f"{named.get('host', 'localhost')}:{named.get('port', 5432)}/{named.get('dbname', '')}"
         seconds = str(named.get("connect_timeout", ""))
-        self._timeout_seconds = int(seconds) if seconds.isdecimal() and int(seconds) else CONNECT_TIMEOUT_SECONDS
+        is_in_url = seconds.isdecimal() and int(seconds)
+        self._timeout_seconds = int(seconds) if is_in_url else max(round(settings.connect_timeout_seconds), 1)
         options = {**KEEPALIVE, **named, "connect_timeout": self._timeout_seconds, "autocommit": True}
         with self.translate_errors():
             # Once without the pool, which would only say that it got no connection.
             with _LimitedConnection.connect(**options) as connection:
                 connection.seconds = self._timeout_seconds
+                # A pooler makes up the number of the process that a client sees.
+                own = connection.execute("SELECT pg_backend_pid()").fetchone()
+                self.is_pooled = own != (connection.info.backend_pid,)
                 self.read_only = connection.execute("SHOW transaction_read_only").fetchone() == ("on",)
-                self._migrate(connection)
+                connection.seconds = None
+                place = open_place(connection, self._server, settings.schema, project, read_only=self.read_only)
+            self.schema, self.vectors = place.schema, place.vectors
+            self.read_only = self.read_only or place.is_newer
+            self._is_newer = place.is_newer
+            # What one client prepared in a pooler's connection, the next one does not know.
+            prepare = {"prepare_threshold": None} if self.is_pooled else {}
             self._pool = ConnectionPool(
                 connection_class=_LimitedConnection,
                 configure=self._limit,
-                kwargs=options,
+                kwargs=options | prepare,
                 min_size=1,
-                max_size=MAX_CONNECTIONS,
+                max_size=settings.max_connections,
                 timeout=self._timeout_seconds,
                 # Its pauses between attempts double up to this: a server that was away for long is soon used again.
                 reconnect_timeout=self._timeout_seconds,
@@ -138,8 +148,16 @@ class PostgresDatabase:
     def rows(self, sql: str, values: object = (), *, binary: bool = False) -> list[tuple[Any, ...]]:
         """Run a statement and return all its rows; the types of their values are the schema's."""
         with self.connection() as connection, self._report_timeout(sql):
-            cursor = connection.execute(sql, values, binary=binary)
+            cursor = connection.execute(self.qualify(sql), values, binary=binary)
             return list(cursor.fetchall()) if cursor.description else []
+
+    def qualify(self, sql: str) -> str:
+        """The statement with the schema before the names of annai's tables: so it needs no search_path."""
+        return _qualify(sql, self.schema)
+
+    def lock_name(self, name: str) -> str:
+        """What an advisory lock of this index is the hash of."""
+        return f"{self.schema.strip(chr(34))}.annai_{name}"
 
     def row(self, sql: str, values: object = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""
@@ -155,7 +173,7 @@ class PostgresDatabase:
         """Insert many rows in one stream; `kinds` names the columns' types."""
         if not rows:
             return
-        sql = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
+        sql = f"COPY {self.schema}.{table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
         with (
             self.connection() as connection,
             self._report_timeout(sql),
@@ -169,9 +187,15 @@ class PostgresDatabase:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """A transaction that writes: wholly, or not at all."""
+        if self._is_newer:
+            raise newer(self._server, self.number("SELECT version FROM annai_schema"))
         if self.read_only:
             raise StoreReadOnly(f"The PostgreSQL at {self._server} is a read replica; write to its primary instead.")
         with self._transaction("BEGIN"):
+            # Whoever upgrades the index waits for this transaction, or this one for the upgrade.
+            self.rows("SELECT pg_advisory_xact_lock_shared(hashtext(%s))", (self.lock_name("schema"),))
+            if (version := self.number("SELECT version FROM annai_schema")) > len(MIGRATIONS):
+                raise newer(self._server, version)
             yield
 
     @contextmanager
@@ -189,7 +213,8 @@ class PostgresDatabase:
         """Within the block, which uses one connection, statements take as long as they need: upkeep, not searches."""
         with self.connection() as connection, self._pin(connection):
             limit, connection.seconds = connection.seconds, None
-            connection.execute("SET statement_timeout = 0")
+            if not self.is_pooled:
+                connection.execute("SET statement_timeout = 0")
             with clean_up(lambda: self._limit(connection)):
                 try:
                     yield connection
@@ -202,26 +227,24 @@ class PostgresDatabase:
 
         Others may hold a shared one too, and whoever holds it alone is waited for.
         """
-        # On a connection that does nothing else meanwhile.
+        # In a transaction of its own, so that a pooler does not give the connection to others meanwhile.
         with self.translate_errors(), self._pool.connection() as connection:
-            lock = f"pg_{'' if shared else 'try_'}advisory_lock{'_shared' if shared else ''}"
-            key = "hashtext(current_schema() || %s)"
-            row = connection.execute(f"SELECT {lock}({key})", (f".annai_{name}",)).fetchone()
-            if row == (False,):
-                yield False
-                return
-            unlock = f"SELECT pg_advisory_unlock{'_shared' if shared else ''}({key})"
-            with clean_up(lambda: connection.execute(unlock, (f".annai_{name}",))):
-                yield True
+            connection.execute("BEGIN")
+            with clean_up(lambda: connection.execute("ROLLBACK")):
+                lock = "pg_advisory_xact_lock_shared" if shared else "pg_try_advisory_xact_lock"
+                row = connection.execute(f"SELECT {lock}(hashtext(%s))", (self.lock_name(name),)).fetchone()
+                # It also ends the statement before, whose view of the index others would wait for.
+                connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                yield row != (False,)
 
     def size_on_disk(self) -> int:
         """Bytes that the tables and their indexes take on the server."""
-        return self.number(f"SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE {_OWN_TABLES}")
+        return self.number(f"SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE {_OWN_TABLES}", (self.schema,))
 
     def vacuum(self) -> None:
         """PostgreSQL's own vacuum of every table."""
         with self.unlimited():
-            for (table,) in self.rows(f"SELECT relname FROM pg_class WHERE {_OWN_TABLES}"):
+            for (table,) in self.rows(f"SELECT relname FROM pg_class WHERE {_OWN_TABLES}", (self.schema,)):
                 self.rows(f"VACUUM (ANALYZE) {table}")
 
     def close(self) -> None:
@@ -233,6 +256,8 @@ class PostgresDatabase:
         with self.connection() as connection, self._pin(connection):
             try:
                 connection.execute(begin)
+                if connection.seconds is None:
+                    connection.execute("SET LOCAL statement_timeout = 0")
                 yield
                 connection.execute("COMMIT")
             except BaseException:
@@ -266,67 +291,22 @@ class PostgresDatabase:
 
     def _limit(self, connection: Connection) -> None:
         """Let the server end a statement that takes too long, unless it is set to end it earlier."""
+        connection.is_pooled = self.is_pooled
+        connection.seconds = self._query_timeout_seconds + (0.0 if self.is_pooled else ANSWER_GRACE_SECONDS)
+        if self.is_pooled:
+            return
         connection.execute("RESET statement_timeout")
         connection.execute(
             """SELECT set_config('statement_timeout', %s, false) FROM pg_settings
             WHERE name = 'statement_timeout' AND (setting::bigint = 0 OR setting::bigint > %s)""",
             (f"{self._query_timeout_seconds:.3f}s", self._query_timeout_seconds * 1000),
         )
-        connection.seconds = self._query_timeout_seconds + ANSWER_GRACE_SECONDS
 
     def _check(self, connection: Connection) -> None:
         """Whether the server still answers; it need not wait for anything to do so."""
         limit, connection.seconds = connection.seconds, self._timeout_seconds
         ConnectionPool.check_connection(connection)
         connection.seconds = limit
-
-    def _migrate(self, connection: Connection) -> None:
-        version = self._version(connection)
-        if version > len(MIGRATIONS):
-            raise NewerIndex(
-                f"The index at {self._server} was written by a newer annai (its version is {version}, this annai knows "
-                f"{len(MIGRATIONS)}); upgrade annai."
-            )
-        self.has_metadata = version >= metadata.VERSION or not self.read_only
-        if version == len(MIGRATIONS) or self.read_only:
-            if not version:
-                raise StoreError(f"There is no annai index at {self._server}, and it cannot be written.")
-            return
-        connection.seconds = None
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext('annai_schema'))")
-            self._create_extension(connection)
-            (installed,) = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
-            if tuple(map(int, installed.split(".")[:2])) < MIN_PGVECTOR:
-                raise StoreError(
-                    f"The PostgreSQL at {self._server} has pgvector {installed}, and annai needs 0.8 or newer; install "
-                    "it there and run `ALTER EXTENSION vector UPDATE`."
-                )
-            # Another process may have done it while this one waited for the lock.
-            before = self._version(connection)
-            for migration in MIGRATIONS[before:]:
-                connection.execute(migration)
-            if 0 < before < metadata.VERSION:
-                metadata.fill_metadata(connection)
-            connection.execute("CREATE TABLE IF NOT EXISTS annai_schema (version integer NOT NULL)")
-            connection.execute("DELETE FROM annai_schema")
-            connection.execute("INSERT INTO annai_schema VALUES (%s)", (len(MIGRATIONS),))
-
-    def _create_extension(self, connection: Connection) -> None:
-        try:
-            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        except errors.InsufficientPrivilege as error:
-            raise StoreError(
-                f"The database at {self._server} lacks the extension pgvector, and the user of store.url may not "
-                "create it; let a superuser run `CREATE EXTENSION vector` in this database."
-            ) from error
-
-    @staticmethod
-    def _version(connection: Connection) -> int:
-        if connection.execute("SELECT to_regclass('annai_schema')").fetchone() == (None,):
-            return 0
-        row = connection.execute("SELECT version FROM annai_schema").fetchone()
-        return int(row[0]) if row else 0
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -379,7 +359,17 @@ class PostgresDatabase:
             return f"The PostgreSQL at {self._server} does not accept this user and password; correct store.url."
         if any(word in text for word in _MISSING_DATABASE):
             return f"The PostgreSQL at {self._server} says: {text}; correct store.url, or create what is missing."
+        if "startup parameter" in text:
+            return (
+                f"The pooler at {self._server} does not take the options in store.url ({text}); name the schema in "
+                "store.schema and remove them."
+            )
         return _unreachable(self._server, text)
+
+
+@functools.lru_cache(maxsize=512)
+def _qualify(sql: str, schema: str) -> str:
+    return _NAME.sub(f"{schema}.annai_", sql)
 
 
 @contextmanager

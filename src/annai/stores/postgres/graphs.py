@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from psycopg import errors
 
 from annai.settings import StoreSettings
-from annai.stores.postgres.database import Connection, PostgresDatabase, clean_up
+from annai.stores.postgres.database import PostgresDatabase, clean_up
+from annai.stores.postgres.upgrade import Connection
 
 INDEX_FROM = 10_000
 """From this many passages of one dimension on they get a graph; fewer are compared one by one, exactly."""
@@ -27,6 +28,21 @@ faster."""
 GROWTH_FACTOR = 1.1
 """A graph that has to wait is thought of again when there are this many times as many passages."""
 
+MAX_OWN_SHARE = 0.5
+"""A collection that has less than this share of the passages gets a graph of its own; a larger one is searched by the
+graph of all, most of whose answers are its own."""
+
+_DUE = """
+    WITH counted AS (SELECT dimension, collection_id, sum(passages)::bigint AS passages,
+        sum(documents)::bigint AS documents FROM annai_counters GROUP BY dimension, collection_id),
+    totals AS (SELECT dimension, sum(passages)::bigint AS passages, sum(documents)::bigint AS documents
+        FROM counted GROUP BY dimension)
+    SELECT t.dimension, NULL::int, t.passages, t.documents FROM totals t WHERE t.passages >= %s
+    UNION ALL SELECT c.dimension, c.collection_id, c.passages, c.documents
+    FROM counted c JOIN totals t USING (dimension) WHERE c.passages >= %s AND c.passages < %s * t.passages
+"""
+"""The graphs that there should be: for a dimension, and for a collection (NULL: for all of them)."""
+
 _SET_TO_BUILD = ("maintenance_work_mem", "max_parallel_maintenance_workers")
 
 
@@ -38,59 +54,91 @@ class Graphs:
         self._settings = settings
         self._waiting = waiting
         """Counts the files that are still to be indexed."""
-        self._asked: dict[int, int] = {}
-        """Of how many passages of each dimension it is known that their graph has to wait."""
+        self._asked: dict[str, int] = {}
+        """Of how many passages it is known, by the name of their graph, that it has to wait."""
 
     def build(self, dimensions: Sequence[int] | None = None) -> None:
         """Build the graphs that are due, of these dimensions or of all, while others read and write."""
-        for dimension, passages, documents in self._database.rows(
-            "SELECT dimension, sum(passages)::bigint, sum(documents)::bigint FROM annai_counters GROUP BY dimension"
+        if dimensions is None:
+            self._drop_abandoned()
+        for dimension, collection, passages, documents in self._database.rows(
+            _DUE, (INDEX_FROM, INDEX_FROM, MAX_OWN_SHARE)
         ):
             is_asked = dimensions is None or dimension in dimensions
-            if not is_asked or passages < INDEX_FROM or dimension > MAX_INDEXED_DIMENSION:
+            name = graph_name(dimension, collection)
+            if not is_asked or dimension > MAX_INDEXED_DIMENSION:
                 continue
             # Counting what waits takes the longer the more does, so it is not counted after every write.
-            if dimensions is not None and passages < GROWTH_FACTOR * self._asked.get(dimension, 0):
+            if dimensions is not None and passages < GROWTH_FACTOR * self._asked.get(name, 0):
                 continue
-            name = f"annai_hnsw_{dimension}"
             if self._database.number(
-                "SELECT indisvalid::int FROM pg_index WHERE indexrelid = to_regclass(%s)", (name,)
+                "SELECT indisvalid::int FROM pg_index WHERE indexrelid = to_regclass(%s)",
+                (f"{self._database.schema}.{name}",),
             ):
                 continue
             if self._waiting() <= MAX_WAITING_SHARE * documents:
-                _build(self._database, self._settings, name, dimension, passages)
+                _build(self._database, self._settings, name, passages, dimension, collection)
             else:
-                self._asked[dimension] = passages
+                self._asked[name] = passages
+
+    def _drop_abandoned(self) -> None:
+        """Drop the graphs of collections that are gone."""
+        known = {number for (number,) in self._database.rows("SELECT id FROM annai_collections")}
+        for (name,) in self._database.rows(
+            "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relname LIKE %s",
+            (self._database.schema, "annai\\_hnsw\\_%\\_%"),
+        ):
+            if int(name.rpartition("_")[2]) not in known:
+                with self._database.unlimited() as connection:
+                    connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {self._database.schema}.{name}")
 
 
-def _build(database: PostgresDatabase, settings: StoreSettings, name: str, dimension: int, passages: int) -> None:
+def graph_name(dimension: int, collection: int | None = None) -> str:
+    """The name of the graph of all passages of a dimension, or of those of one collection."""
+    return f"annai_hnsw_{dimension}" if collection is None else f"annai_hnsw_{dimension}_{collection}"
+
+
+def _build(
+    database: PostgresDatabase,
+    settings: StoreSettings,
+    name: str,
+    passages: int,
+    dimension: int,
+    collection: int | None,
+) -> None:
     """Build one, unless another process does."""
-    with database.advisory_lock(f"hnsw_{dimension}") as mine, database.unlimited() as connection:
+    with database.advisory_lock(name.removeprefix("annai_")) as mine, database.unlimited() as connection:
         if not mine:
             return
-        with _memory(connection, passages * (2 * dimension + LINK_BYTES * settings.hnsw_m + NODE_BYTES)):
+        kind = f"(vector::{database.vectors}.halfvec({dimension})) {database.vectors}.halfvec_ip_ops"
+        only = "" if collection is None else f" AND collection_id = {collection}"
+        create = f"""CREATE INDEX CONCURRENTLY {name} ON {database.schema}.annai_vectors USING hnsw ({kind})
+            WITH (m = {settings.hnsw_m}, ef_construction = {settings.hnsw_construction_ef})
+            WHERE dimension = {dimension} AND is_passage{only}"""
+        # One that is not valid was cut off while it was built.
+        drop = f"DROP INDEX CONCURRENTLY IF EXISTS {database.schema}.{name}"
+        with _memory(database, connection, passages * (2 * dimension + LINK_BYTES * settings.hnsw_m + NODE_BYTES)):
             try:
-                _create(connection, settings, name, dimension)
+                connection.execute(drop)
+                connection.execute(create)
             except (errors.DiskFull, errors.OutOfMemory):
+                if database.is_pooled:
+                    raise
                 # Processes that build together share that memory, of which a container often allows very little.
                 connection.execute("SET max_parallel_maintenance_workers = 0")
-                _create(connection, settings, name, dimension)
-
-
-def _create(connection: Connection, settings: StoreSettings, name: str, dimension: int) -> None:
-    # One that is not valid was cut off while it was built.
-    connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-    connection.execute(
-        f"""CREATE INDEX CONCURRENTLY {name} ON annai_vectors
-        USING hnsw ((vector::halfvec({dimension})) halfvec_ip_ops)
-        WITH (m = {settings.hnsw_m}, ef_construction = {settings.hnsw_construction_ef})
-        WHERE dimension = {dimension} AND is_passage"""
-    )
+                connection.execute(drop)
+                connection.execute(create)
 
 
 @contextmanager
-def _memory(connection: Connection, needed: int) -> Iterator[None]:
-    """Let the server take this many bytes for building, unless it is set to take more anyway."""
+def _memory(database: PostgresDatabase, connection: Connection, needed: int) -> Iterator[None]:
+    """Let the server take this many bytes for building, unless it is set to take more anyway.
+
+    Behind a pooler it takes what it is set to, since the setting would be another client's.
+    """
+    if database.is_pooled:
+        yield
+        return
     megabytes = min(needed // 1_000_000 + 1, MAX_MEMORY_MB)
     connection.execute(
         """SELECT set_config('maintenance_work_mem', greatest(setting::bigint, %s * 1000)::text, false)

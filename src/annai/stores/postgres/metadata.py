@@ -12,7 +12,8 @@ from annai.text.metadata import metadata
 from annai.types import MetadataField
 
 if TYPE_CHECKING:
-    from annai.stores.postgres.database import Connection, PostgresDatabase
+    from annai.stores.postgres.database import PostgresDatabase
+    from annai.stores.postgres.upgrade import Connection
 
 VERSION = 4
 """The version of the schema that has the table."""
@@ -28,16 +29,12 @@ _SELECT_METADATA, _SELECT_FIELDS = fields.select_metadata("annai_", "%s"), field
 
 def read_metadata(database: "PostgresDatabase", collection: str, name: str) -> list[tuple[str, str]]:
     """What documents say under a name."""
-    if not database.has_metadata:
-        return [(path, value) for path, own, value in _from_front_matter(database, collection) if own == name]
     rows = database.rows(_SELECT_METADATA, (name, collection))
     return [(unescape(path), value) for path, value in rows]
 
 
 def count_fields(database: "PostgresDatabase", collection: str) -> list[MetadataField]:
     """The names under which documents say something."""
-    if not database.has_metadata:
-        return fields.count_fields(_from_front_matter(database, collection))
     return fields.read_fields(database.rows(_SELECT_FIELDS, (collection, MAX_FIELDS, MAX_FIELD_VALUES)))
 
 
@@ -67,16 +64,3 @@ def fill_metadata(connection: "Connection") -> None:
 
 def _rows(documents: Iterable[tuple[int, Mapping[str, object]]]) -> Iterator[tuple[Any, ...]]:
     return ((name, value, number) for number, values in documents for name, value in metadata(values))
-
-
-def _from_front_matter(database: "PostgresDatabase", collection: str) -> Iterator[tuple[str, str, str]]:
-    """The same of an older index that cannot be written, a read replica's: path, name and value."""
-    rows = database.rows(
-        f"""SELECT f.path, d.front_matter FROM annai_documents d JOIN annai_files f ON f.id = d.id
-        WHERE d.front_matter <> '{NO_FRONT_MATTER}'
-        AND f.collection_id = (SELECT id FROM annai_collections WHERE name = %s)""",
-        (collection,),
-    )
-    for path, text in rows:
-        for name, value in metadata(json.loads(text)):
-            yield unescape(path), name, value

@@ -36,7 +36,7 @@ COMPACT_WORDS = 2_000
 
 _LAST_CHARACTER = "\U0010ffff"
 _SELECT_LISTS = "SELECT word, list FROM annai_postings WHERE word = ANY(%s)"
-_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || '.annai_postings'))::int"
+_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext(%s))::int"
 
 Keys = NDArray[np.int64]
 
@@ -67,7 +67,7 @@ def merge(database: PostgresDatabase) -> None:
     ):
         number, segments = level
         with database.unlimited(), database.writing():
-            if not database.number(_LOCK):
+            if not database.number(_LOCK, (database.lock_name("postings"),)):
                 return
             # Another process may have merged them in the meantime.
             present = database.rows("SELECT id FROM annai_segments WHERE id = ANY(%s)", (segments,))
@@ -92,7 +92,7 @@ def compact(database: PostgresDatabase, *, always: bool = False) -> None:
     if not buried or (not always and (buried < MIN_TOMBSTONES or deleted < MIN_DELETED_SHARE * passages)):
         return
     with database.unlimited(), database.writing():
-        if not database.number(_LOCK):
+        if not database.number(_LOCK, (database.lock_name("postings"),)):
             return
         # First the tombstones: a passage that was deleted by now is named by the segments that are read after them.
         # What is written meanwhile is for the next time.

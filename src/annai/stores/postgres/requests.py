@@ -192,7 +192,7 @@ class PostgresRequests(Requests):
 
     def _lock_pending(self) -> None:
         """Make other transactions that add pending requests wait until this one ends."""
-        self._database.rows("SELECT pg_advisory_xact_lock(hashtext(current_schema() || '.annai_requests'))")
+        self._database.rows("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._database.lock_name("requests"),))
 
     def _start_heartbeat(self) -> None:
         """Renew the leases of this process from now on."""

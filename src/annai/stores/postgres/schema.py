@@ -158,4 +158,27 @@ MIGRATIONS = (
     );
     CREATE INDEX annai_metadata_document ON annai_metadata (document_id);
     """,
+    """
+    -- Which machine indexes a collection, and on which file system its folder was.
+    ALTER TABLE annai_collections ADD COLUMN owner text NOT NULL DEFAULT '';
+    ALTER TABLE annai_collections ADD COLUMN origin text NOT NULL DEFAULT '';
+
+    -- What it names is found whatever the search_path of its caller: a pooler keeps none.
+    CREATE OR REPLACE FUNCTION annai_take_keys(wanted bigint) RETURNS bigint LANGUAGE plpgsql
+    SET search_path FROM CURRENT AS $$
+    DECLARE first bigint;
+    BEGIN
+        PERFORM pg_advisory_lock(hashtext(current_schema() || '.annai_keys'));
+        first := nextval('annai_keys');
+        PERFORM setval('annai_keys', first + wanted - 1);
+        PERFORM pg_advisory_unlock(hashtext(current_schema() || '.annai_keys'));
+        RETURN first;
+    END $$;
+
+    -- A restricted search compares the passages of a collection, or of some of its documents, and no others.
+    CREATE INDEX annai_vectors_of_documents ON annai_vectors (collection_id, document_id) WHERE is_passage;
+    """,
 )
+
+READABLE_FROM = 5
+"""The oldest version whose programs can read what this version writes; raise it with a migration that they cannot."""

@@ -15,15 +15,13 @@ from annai.stores.postgres.database import PostgresDatabase
 from annai.stores.postgres.documents import Documents
 from annai.stores.postgres.graphs import Graphs
 from annai.stores.postgres.metadata import count_fields, read_metadata
+from annai.stores.postgres.nearest import Nearest
 from annai.stores.postgres.postings import bury, compact, holding, merge, score, word_counts
 from annai.stores.postgres.requests import PostgresRequests
-from annai.stores.postgres.rows import text_vector, where_clause
+from annai.stores.postgres.rows import where_clause
 from annai.stores.scores import top_scores
 from annai.text.fields import FieldWeights
 from annai.types import Collection, Document, FileState, ListedDocument, MetadataField, Statistics, StoredSection
-
-SEARCH_FACTOR, MAX_SEARCH = 2, 1_000
-"""How many candidates HNSW keeps for each one asked for, and the most that pgvector allows."""
 
 TIES = 16
 """Passages asked for beyond the limit, so that those that tie with the last one come in the order of their keys."""
@@ -39,7 +37,7 @@ def open_store(config: Config) -> Store:
             'store.engine is "postgres" and store.url names no database; '
             "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
         )
-    return PostgresStore(config.store)
+    return PostgresStore(config.store, config.name)
 
 
 class PostgresStore(Store):
@@ -47,14 +45,15 @@ class PostgresStore(Store):
 
     shared = True
 
-    def __init__(self, settings: StoreSettings) -> None:
+    def __init__(self, settings: StoreSettings, project: str = "") -> None:
         self._settings = settings
-        self._database = PostgresDatabase(settings.url, settings.query_timeout_seconds)
+        self._database = PostgresDatabase(settings, project)
         self._collections = Collections(self._database)
         self._documents = Documents(self._database)
         self._requests = PostgresRequests(self._database, settings.lease_seconds)
         self.requests = self._requests
         self._graphs = Graphs(self._database, settings, self._requests.due)
+        self._nearest = Nearest(self._database, settings)
         self.read_only = self._database.read_only
         self._in_bulk = False
 
@@ -150,6 +149,12 @@ class PostgresStore(Store):
             self._in_bulk = False
         self._graphs.build()
 
+    @contextmanager
+    def replacing(self, name: str) -> Iterator[bool]:
+        """By a lock of the database, which is lost with this process."""
+        with self._database.advisory_lock(f"replace_{name}") as mine:
+            yield mine
+
     def delete_abandoned(self) -> None:
         """While no other process is within `bulk`; one that died has lost its lock."""
         if any(each.name.endswith(STAGING_SUFFIX) for each in self.collections()):
@@ -172,23 +177,10 @@ class PostgresStore(Store):
     def nearest(self, vector: Vectors, limit: int, where: Where) -> list[Scored]:
         """By HNSW where the passages are many, else one by one."""
         with self._database.reading():
-            clause, values = self._restriction(where, "v.document_id")
-            if clause is None:
+            numbers = self._numbers(where)
+            if not numbers:
                 return []
-            count = limit + TIES
-            ef = min(max(self._settings.hnsw_search_ef, SEARCH_FACTOR * count), MAX_SEARCH)
-            self._database.rows(f"SET LOCAL hnsw.ef_search = {ef}")
-            self._database.rows("SET LOCAL hnsw.iterative_scan = strict_order")
-            kind, text = f"halfvec({len(vector)})", text_vector(vector)
-            sql = f"""SELECT section_id, -(v.vector::{kind} <#> %s::{kind}) FROM annai_vectors v
-                WHERE v.dimension = {len(vector)} AND v.is_passage {clause}
-                ORDER BY v.vector::{kind} <#> %s::{kind} LIMIT {count}"""
-            rows = self._database.rows(sql, (text, *values, text))
-            if len(rows) < count and clause:
-                # The index gave up before it found enough that the restriction lets through: compare them all.
-                self._database.rows("SET LOCAL enable_indexscan = off")
-                rows = self._database.rows(sql, (text, *values, text))
-                self._database.rows("SET LOCAL enable_indexscan = on")
+            rows = self._nearest.find(vector, limit + TIES, where, numbers)
         return sorted((Scored(key, value) for key, value in rows), key=lambda each: (-each.score, each.key))[:limit]
 
     def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
@@ -261,10 +253,14 @@ class PostgresStore(Store):
         self._documents.delete(self._collections.delete_files(number))
         self._documents.delete_counters(number)
 
+    def _numbers(self, where: Where) -> list[int]:
+        """The numbers of the collections that are looked at."""
+        known = self._collections.numbers()
+        return [number for name, number in known.items() if not where.collections or name in where.collections]
+
     def _restriction(self, where: Where, document: str) -> tuple[str | None, list[object]]:
         """What a statement adds to look only at these documents: "" if at all, None if at none."""
-        numbers = self._collections.numbers()
-        named = [number for name, number in numbers.items() if not where.collections or name in where.collections]
+        named = self._numbers(where)
         if not named:
             return None, []
         counted = {number for (number,) in self._database.rows("SELECT DISTINCT collection_id FROM annai_counters")}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from annai.stores.base import unknown_collection
 from annai.stores.rows import (
     COLLECTION_COLUMNS,
+    KEPT_COLUMNS,
     STATE_COLUMNS,
     collection_row,
     names,
@@ -17,6 +18,7 @@ from annai.stores.rows import (
 from annai.stores.sqlite.database import Database
 from annai.types import Collection, FileState
 
+_PLACES = ", ".join("?" * len(COLLECTION_COLUMNS))
 _SELECT_COLLECTIONS = f"SELECT {names(COLLECTION_COLUMNS)} FROM collections ORDER BY name"
 
 
@@ -33,7 +35,7 @@ class Collections:
     def save(self, collection: Collection) -> None:
         """Add or replace."""
         self._database.rows(
-            f"""INSERT INTO collections ({names(COLLECTION_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            f"""INSERT INTO collections ({names(COLLECTION_COLUMNS)}) VALUES ({_PLACES})
             ON CONFLICT (name) DO UPDATE SET {overwrite(COLLECTION_COLUMNS[1:])}""",
             collection_row(collection),
         )
@@ -56,11 +58,9 @@ class Collections:
 
     def replace(self, old: int, new: int) -> None:
         """Delete the collection `old`, which has no files any more, and give `new` its name and description."""
-        (about,) = self._database.rows(
-            "DELETE FROM collections WHERE id = ? RETURNING name, description, source, enabled", (old,)
-        )
+        (about,) = self._database.rows(f"DELETE FROM collections WHERE id = ? RETURNING {names(KEPT_COLUMNS)}", (old,))
         self._database.rows(
-            "UPDATE collections SET (name, description, source, enabled) = (?, ?, ?, ?) WHERE id = ?", (*about, new)
+            f"UPDATE collections SET ({names(KEPT_COLUMNS)}) = (?, ?, ?, ?, ?, ?) WHERE id = ?", (*about, new)
         )
 
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:

@@ -177,4 +177,9 @@ MIGRATIONS = (
     INSERT INTO metadata """
     + SELECT_METADATA
     + ";",
+    """
+    -- Which machine indexes a collection, where machines share an index, and on which file system its folder was.
+    ALTER TABLE collections ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+    ALTER TABLE collections ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+    """,
 )

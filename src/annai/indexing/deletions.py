@@ -1,0 +1,92 @@
+"""Are files gone, or only out of sight? What may be removed from an index before somebody confirms it.
+
+A disk that is not mounted, or another one in its place, looks as if everything had been deleted.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from annai.collection import NAMED
+from annai.errors import FilesGone
+from annai.types import Collection
+
+MAX_GONE_FILES, MAX_GONE_SHARE = 20, 0.2
+"""If more files than both are gone, somebody must confirm it: more than this many, and more than this share."""
+
+GONE = "its file is gone, like many others; the document stays until the deletion is confirmed"
+"""The problem of a document that is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why files that are not there are not believed to be deleted."""
+
+    reason: str
+    """As a sentence that says what to do."""
+    is_source: bool
+    """Whether the folder itself is in doubt: then nothing in it is believed, new files neither."""
+
+    @property
+    def error(self) -> FilesGone:
+        """The error that says so."""
+        return FilesGone(self.reason)
+
+
+def identify(source: Path) -> str:
+    """On which file system a folder is: its device, and the id that the file system has itself; empty if unknown."""
+    try:
+        device = source.stat().st_dev
+        own = os.statvfs(source).f_fsid if hasattr(os, "statvfs") else device
+    except OSError:
+        return ""
+    return f"{device}:{own}"
+
+
+def doubt_source(collection: Collection, known: int) -> Doubt | None:
+    """Why a folder may not be the one that was indexed, of which this many files are known."""
+    source = collection.source
+    try:
+        with os.scandir(source) as entries:
+            is_empty = next(entries, None) is None
+    except OSError:
+        return None  # Whoever scans it says so.
+    if is_empty and known:
+        return _doubt(collection, f"{source} is empty, but {_files(known)} of it are indexed, and stay so", "mount it")
+    if collection.origin != NAMED and _is_elsewhere(collection.origin, identify(source)):
+        what = f"{source} is on another file system than when it was indexed, and files are gone, so nothing is changed"
+        return _doubt(collection, what, "mount the right one")
+    return None
+
+
+def doubt_deletions(collection: Collection, gone: Sequence[Path], known: int) -> Doubt | None:
+    """Why these files of a collection, of which `known` are known, are not believed to be deleted.
+
+    Those that are there, and only excluded by the settings, do not count.
+    """
+    if not gone:
+        return None
+    if source := doubt_source(collection, known):
+        return source
+    if collection.origin == NAMED or len(gone) <= max(MAX_GONE_FILES, MAX_GONE_SHARE * known):
+        return None
+    missing = sum(not os.path.lexists(file) for file in gone)
+    if missing <= max(MAX_GONE_FILES, MAX_GONE_SHARE * known):
+        return None
+    what = f"{missing:,} of {_files(known)} in {collection.source} are gone, so their documents stay in the index"
+    return _doubt(collection, what, "restore them", is_source=False)
+
+
+def _doubt(collection: Collection, what: str, remedy: str, *, is_source: bool = True) -> Doubt:
+    confirm = f"annai import -n {collection.name} -m update --allow-deletions"
+    return Doubt(f"{what}; {remedy}, or if this is on purpose, confirm it with `{confirm}`.", is_source)
+
+
+def _is_elsewhere(before: str, now: str) -> bool:
+    """Whether neither the device nor the file system's own id is the same; one of them may change with a restart."""
+    return bool(before and now) and not {*enumerate(before.split(":"))} & {*enumerate(now.split(":"))}
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count:,} files"
