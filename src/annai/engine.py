@@ -309,6 +309,13 @@ class Engine(Project):
         """A block within which nobody else indexes; raises `IndexBusy` if another process does not finish in time."""
         return self._updates.alone()
 
+    def mend_store(self) -> bool:
+        """Give the engine beside the index what it lost, unless another process is indexing; returns whether it has."""
+        with self.lock.exclusive() as mine:
+            if mine:
+                self.store.sweep()
+            return mine
+
     def restore(self, name: str, document: Document) -> None:
         """Index a document once more from the text that the index itself holds."""
         self._indexer.restore(collections.find(self.store, self.config, name), document)
@@ -345,6 +352,9 @@ class Engine(Project):
             )
         if freshness.problem:
             answer = self._compare_with_disk(answer, query.where.clean_only)
+        if problem := self.store.problem:
+            slower = f"answered by the index file, more slowly: {problem}"
+            answer = dataclasses.replace(answer, note="; ".join(filter(None, (answer.note, slower))))
         return dataclasses.replace(
             answer,
             results=tuple(

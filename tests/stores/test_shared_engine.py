@@ -76,6 +76,8 @@ def forget_claims(config: Config) -> None:
             "DROP TABLE metadata",
             "ALTER TABLE collections DROP COLUMN chunk_size",
             "ALTER TABLE collections DROP COLUMN chunk_overlap",
+            "ALTER TABLE collections DROP COLUMN owner",
+            "ALTER TABLE collections DROP COLUMN origin",
             "DROP INDEX leftovers_by_key",
             "DROP INDEX leftovers_by_time",
             "PRAGMA user_version = 4",

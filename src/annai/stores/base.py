@@ -186,6 +186,11 @@ class DocumentReader(ABC):
     shared: bool = False
     """Whether machines without a common disk may write this index at once: then claims keep them apart, not a lock."""
 
+    @property
+    def problem(self) -> str:
+        """Why it answers more slowly than it should, as a sentence: an engine beside it lost its data, or is down."""
+        return ""
+
     @abstractmethod
     def collections(self) -> list[Collection]:
         """Every collection, ordered by name."""
