@@ -30,6 +30,7 @@ from annai.files.folders import folder_entries
 from annai.files.scanner import differs
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
+from annai.indexing.recognition import check_model
 from annai.indexing.updates import POLL_SECONDS, Updates
 from annai.project import Confirm, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
@@ -115,7 +116,9 @@ class Engine(Project):
         cache = self.config.database_path.with_name(CACHE_NAME) if remembers else None
         with self._embedders_lock:
             if settings not in self._embedders:
-                self._embedders[settings] = load_embedder(settings, self.config.model, self.config.retry, cache=cache)
+                embedder = load_embedder(settings, self.config.model, self.config.retry, cache=cache)
+                embedder.is_watched = embedder.may_change
+                self._embedders[settings] = embedder
             return self._embedders[settings]
 
     @cached_property
@@ -408,7 +411,12 @@ class Engine(Project):
         """Search collections that have the same embedder; without it, by words alone."""
         embedder = self.embedder_of(query.where.collections[0])
         try:
-            return search(self.store, embedder, query)
+            answer = search(self.store, embedder, query)
+            if query.mode != "keyword" and embedder.is_watched:
+                for name in query.where.collections:
+                    found = collections.find(self.store, self.config, name)
+                    check_model(self.store, found, embedder.identity, embedder.probed)
+            return answer
         except EmbedderError as error:
             if query.mode != "hybrid":
                 raise

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from annai.answers import Mode
 from annai.config import Config, override
 from annai.engine import Engine
 from annai.stores.sidecar import vectors
@@ -44,7 +45,7 @@ def neighbours(engine: Engine) -> Neighbours:
 
 def found(engine: Engine) -> list[tuple[str, list[str]]]:
     """What is found by meaning, by words, and by both."""
-    modes = ("vector", "keyword", "hybrid")
+    modes: tuple[Mode, ...] = ("vector", "keyword", "hybrid")
     return [(mode, [hit.path for hit in engine.search("apple number 7", mode=mode, limit=3)]) for mode in modes]
 
 

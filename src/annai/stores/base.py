@@ -257,8 +257,8 @@ class DocumentWriter(DocumentReader):
     def swap_collection(self, staging: str, name: str) -> None:
         """Make the documents of `staging` those of `name`, whose own are deleted, and forget `staging`; all at once.
 
-        The collection `name` takes `staging`'s embedder, settings, chunk sizes and import time and keeps the rest of
-        its own. Both must exist; if one does not, a `StoreError` names it.
+        The collection `name` takes `staging`'s embedder, probe, settings, chunk sizes and import time and keeps the
+        rest of its own. Both must exist; if one does not, a `StoreError` names it.
         """
 
     @abstractmethod

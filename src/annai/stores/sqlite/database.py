@@ -237,6 +237,9 @@ class Database:
         if self._reads_older(version) and version < len(MIGRATIONS):
             connection.create_scalar_function("annai_metadata", _metadata_json, 1)
             connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS metadata AS {SELECT_METADATA}")
+            known = {row[1] for row in connection.execute("PRAGMA main.table_info(collections)")}
+            lacking = "".join(f", '' AS {name}" for name in ("owner", "origin", "probe") if name not in known)
+            connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS collections AS SELECT *{lacking} FROM main.collections")
 
     def _migrate(self) -> None:
         version = self.number("PRAGMA user_version")
