@@ -110,17 +110,18 @@ class QdrantWords(WordIndex):
         self, query: dict[int, float], count: int, collections: Sequence[int] | None, where: Where
     ) -> list[Point]:
         """Points that may match best; those of the file, while Qdrant fails or lost some."""
-        if self._vectors.is_usable():
+        health = self._vectors.health
+        if health.is_usable():
             try:
                 points = self._points.with_words(query, count, collections, where)
-            except StoreError:
-                points = []
-            if points or not self._vectors.has_lost():
-                self._read.clear()
-                return points
+                if points or not health.has_lost():
+                    self._read.clear()
+                    return points
+            except StoreError as error:
+                health.fail(error)
         keys = self._file.passages.keys()
         if len(keys) > READ_UP_TO:
-            raise StoreError(f"Words cannot be looked up: {self._vectors.problem}")
+            raise StoreError(f"Words cannot be looked up: {health.problem}")
         missing = np.setdiff1d(keys, [*self._read])
         for passage in self._vectors.copying.read(missing):
             self._read[passage.key] = Point(passage.key, sparse_words(passage.keywords).counts)

@@ -14,7 +14,6 @@ projects too: `claims` tells which of its collections are this index's own.
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -26,6 +25,7 @@ from annai.errors import IndexBusy, StoreError, StoreFull
 from annai.stores.base import IndexedDocument, Store, Vectors
 from annai.stores.sidecar.claims import Claims
 from annai.stores.sidecar.copying import Copying, outside
+from annai.stores.sidecar.health import Health
 from annai.stores.sidecar.leftovers import Leftovers
 from annai.stores.sidecar.neighbours import Neighbours, Passage
 from annai.stores.sqlite.postings import Postings
@@ -46,9 +46,6 @@ REFILL_AT_ONCE = 2_000
 
 SCAN_BATCH = 20_000
 """Vectors of the file that are compared at once where the engine cannot be asked: it bounds memory."""
-
-RETRY_SECONDS = 30.0
-"""How long the file answers before an engine that failed is tried again."""
 
 MakeWords = Callable[[IndexFile, "SidecarVectors"], WordIndex]
 
@@ -81,10 +78,9 @@ class SidecarVectors(VectorIndex):
         self._claims = Claims(file.database, neighbours, collection_name)
         self.neighbours = neighbours
         self.copying = Copying(file, neighbours)
-        self._problem = ""
-        self._retry_at = 0.0
         self._is_claimed = False
         self._lock = threading.RLock()
+        self.health = Health(file, neighbours, self._reach, self._lock)
         self._in_bulk = False
         self.opened()
 
@@ -96,7 +92,7 @@ class SidecarVectors(VectorIndex):
     @property
     def problem(self) -> str:
         """Why the file answers in place of the engine, as a sentence; empty if it does not."""
-        return self._problem
+        return self.health.problem
 
     def opened(self) -> None:
         """Take names in the engine that are this index's own; what is not there yet is copied from the file.
@@ -104,21 +100,21 @@ class SidecarVectors(VectorIndex):
         If that cannot be done, or would take long, the file answers until it is.
         """
         with self._lock:
-            self._problem, self._is_claimed = "", False
+            self.health.problem, self._is_claimed = "", False
             try:
                 self.neighbours.open()
             except StoreError as error:
-                self._fail(error)
+                self.health.fail(error)
                 return
             self._claim()
             is_complete = self._claims.is_complete()
-            missing = self._compare() if is_complete else 0
+            missing = self.health.compare() if is_complete else 0
             if self._file.read_only or (is_complete and not 0 < missing <= REFILL_AT_ONCE):
                 return
             try:
                 copied = self._copy_all()
             except StoreError as error:
-                self._fail(error)
+                self.health.fail(error)
                 return
         if copied:
             logger.warning("copied %d vectors of this index to %s", copied, self.address)
@@ -130,63 +126,19 @@ class SidecarVectors(VectorIndex):
             self.copying.remove_orphans(self._leftovers.reserved())
             copied = self.copying.add_missing()
             self._claims.complete()
-        self._problem = ""
+        self.health.problem = ""
         return copied
+
+    def _reach(self) -> None:
+        """Open the engine, where that failed before."""
+        self.neighbours.open()
+        self._claim()
 
     def _claim(self) -> None:
         """Give the engine the names of this index, once."""
         if not self._is_claimed:
             self._claims.claim()
             self._is_claimed = True
-
-    def _compare(self) -> int:
-        """How many passages the engine lost, by its count and the file's; it is noted if it lost any, or fails."""
-        try:
-            held = self.neighbours.count()
-        except StoreError as error:
-            self._fail(error)
-            return 0
-        expected = len(self._file.passages.keys())
-        self._problem = (
-            ""
-            if held >= expected
-            else (
-                f"{self.address} holds {held:,} of the {expected:,} vectors of this index; "
-                "`annai store check --repair` copies the others there, and a running server does so by itself."
-            )
-        )
-        self._retry_at = time.monotonic() + RETRY_SECONDS
-        return max(expected - held, 0)
-
-    def _fail(self, error: StoreError) -> None:
-        """Let the file answer in place of the engine; raises the error if it has nothing to answer with."""
-        if not len(self._file.passages.keys()):
-            raise error
-        if not self._problem:
-            logger.info("the index file answers in place of %s: %s", self.address, error)
-        self._problem = f"{error} If its data is damaged, `annai store check --repair` copies it there again."
-        self._retry_at = time.monotonic() + RETRY_SECONDS
-
-    def is_usable(self) -> bool:
-        """Whether to ask the engine: not while it fails or lacks passages; it is looked at again from time to time."""
-        if not self._problem or time.monotonic() < self._retry_at:
-            return not self._problem
-        if not self._lock.acquire(blocking=False):
-            return False  # It is being refilled.
-        try:
-            self.neighbours.open()
-            self._claim()
-            self._compare()
-        except StoreError as error:
-            self._fail(error)
-        finally:
-            self._lock.release()
-        return not self._problem
-
-    def has_lost(self) -> bool:
-        """Whether the engine lost passages or fails: asked where it found less than there should be."""
-        self._compare()
-        return bool(self._problem)
 
     def candidates(self, vector: Vectors, count: int, where: Where) -> Keys:
         """Ask the engine, and keep what a document owns and the restriction lets through."""
@@ -199,13 +151,13 @@ class SidecarVectors(VectorIndex):
             return np.asarray(table.keys[usable])
         collections = passages.collections(table, where)
         enough, wanted = count // WIDEN_FACTOR, count
-        while self.is_usable():
+        while self.health.is_usable():
             try:
                 nearest = np.array(self.neighbours.nearest(vector, count, collections, where), np.int64)
             except StoreError as error:
-                self._fail(error)
+                self.health.fail(error)
                 break
-            if len(nearest) < min(count, there) and self.has_lost():
+            if len(nearest) < min(count, there) and self.health.has_lost():
                 break
             positions, present = table.positions(nearest)
             keys: Keys = nearest[present][usable[positions[present]]]
@@ -269,7 +221,7 @@ class SidecarVectors(VectorIndex):
             self.copying.try_search()
             held = self.neighbours.keys()
         except StoreError as error:
-            self._fail(error)
+            self.health.fail(error)
             held = np.zeros(0, np.int64)
         missing = np.setdiff1d(passages, held)
         orphans = outside(np.setdiff1d(held, passages), [*self._leftovers.due(early=True).values()])
@@ -297,7 +249,7 @@ class SidecarVectors(VectorIndex):
         What it can no longer read is dropped first: the file has it all.
         """
         with self._lock:
-            had_problem = bool(self._problem)
+            had_problem = bool(self.health.problem)
             for start_over in (self.neighbours.open, self.neighbours.drop_all, self.neighbours.set_aside):
                 try:
                     start_over()
@@ -312,7 +264,7 @@ class SidecarVectors(VectorIndex):
                     if start_over == self.neighbours.set_aside:
                         raise
             self._leftovers.clear_all()
-            self._problem = ""
+            self.health.problem = ""
         if had_problem and copied:
             logger.warning("copied %d vectors of this index to %s", copied, self.address)
 
@@ -327,7 +279,7 @@ class SidecarVectors(VectorIndex):
         """The engine's own; one that lost passages gets them first."""
         with self._lock:
             if not self._file.read_only:
-                if self._problem:
+                if self.health.problem:
                     self.sweep()
                 self.neighbours.apply_settings()
 
