@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help try test conformance fuzz chaos lint docs screenshots bench quality model mcpb clean
+.PHONY: help try test conformance fuzz chaos lint docs picture screenshots bench quality model mcpb clean
 
 help:
 	@echo "make try     install annai here and search the example documents"
@@ -12,6 +12,7 @@ help:
 	@echo "make fuzz    try whatever could arrive: files, settings, calls (five minutes)"
 	@echo "make chaos   kill, freeze and confuse a server, then compare its index with a new one (ten minutes)"
 	@echo "make docs    renew the generated pages in docs/, and build the site in build/site"
+	@echo "make picture renew the picture of the README: two searches as a terminal shows them"
 	@echo "make screenshots renew the pictures of the page (needs Debian's chromium)"
 	@echo "make bench   measure speed and memory (needs ../shared/eval, or ANNAI_EVAL)"
 	@echo "make quality measure the answers on the evaluation sets, against the baseline (needs the same)"
@@ -21,9 +22,9 @@ help:
 
 try: $(VENV)/.annai
 	@$(PYTHON) -c "print('\n  annai search \"環境構築の方法\" --docs-dir examples\n')"
-	@$(BIN)/annai search "環境構築の方法" --docs-dir examples -n 3
+	@$(BIN)/annai search "環境構築の方法" --docs-dir examples --limit 3
 	@$(PYTHON) -c "print('\n  annai search \"how do I roll back a bad deployment?\" --docs-dir examples\n')"
-	@$(BIN)/annai search "how do I roll back a bad deployment?" --docs-dir examples -n 3
+	@$(BIN)/annai search "how do I roll back a bad deployment?" --docs-dir examples --limit 3
 	@echo
 	@echo "Now your own: $(BIN)/annai search \"a question\" --docs-dir FOLDER"
 
@@ -46,11 +47,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.dev
+docs: picture
 	$(BIN)/python docs/generate.py
-	$(BIN)/python docs/picture.py
 	$(BIN)/python docs/mcp_transcript.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+picture: $(VENV)/.dev
+	$(BIN)/python docs/picture.py
 
 screenshots: $(VENV)/.dev
 	$(BIN)/python docs/screenshots.py

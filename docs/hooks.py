@@ -1,4 +1,4 @@
-"""What does the site do with links into the repository? They lead to no page of it, so it names the file instead."""
+"""What must the site change in a page? Links into the repository, and where lines of Japanese are joined."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,9 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 
 LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#]+)(?:#[^)]*)?\)")
+FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+BREAK = re.compile(r"(?<=[、。：）」])\n *(?![-#|`>*\s])|(?<=[\u3040-\u9fff])\n *(?=[\u3001-\u9fff\uff01-\uff60])")
+"""Where a line ends inside a sentence: a browser would show a space there, and Japanese has none."""
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:  # noqa: ANN401 - MkDocs' own types are not needed
@@ -20,4 +23,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:  # noqa: 
         name = file.relative_to(ROOT).as_posix()
         return f"`{name}`" if text.strip("`") in (name, target) else f"{text} (`{name}`)"
 
+    if page.file.src_uri.endswith(".ja.md"):
+        parts = FENCED.split(markdown)
+        markdown = "".join(part if part.startswith("```") else BREAK.sub("", part) for part in parts)
     return LINK.sub(named, markdown)

@@ -5,6 +5,7 @@ import io
 import os
 import pty
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 DOCS = Path(__file__).parent
-QUERIES = ("環境構築の方法", "how do I roll back a bad deployment?")
+COMMANDS = ('search "環境構築の方法" --limit 2', 'search "how do I roll back a bad deployment?" --limit 2')
 COLUMNS = 100
 CELL_WIDTH = 12.2
 """What rich draws a cell with."""
@@ -58,25 +59,32 @@ FORM = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http:
 
 
 def main() -> None:
-    """Search, record and write."""
+    """Draw and write."""
+    (DOCS / "search.svg").write_text(draw(), encoding="utf-8")
+
+
+def draw() -> str:
+    """Search with the annai of this checkout, and record what it prints."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "docs"
         shutil.copytree(DOCS.parent / "examples", tree, ignore=shutil.ignore_patterns(".annai"))
-        command = [sys.executable, "-m", "annai", "search", "-n", "2"]
-        subprocess.run([*command, QUERIES[0]], cwd=tree, check=True, capture_output=True)
-        for query in QUERIES:
-            console.print(Text(f'$ annai search "{query}"', style="bold"))
-            console.print(Text.from_ansi(_on_a_terminal([*command, query], tree)))
+        # Neither the colours nor the settings of whoever draws it.
+        environment = {"TERM": "xterm", "HOME": folder, "PYTHONPATH": str(DOCS.parent / "src")}
+        command = [sys.executable, "-m", "annai"]
+        subprocess.run([*command, "import"], cwd=tree, env=environment, check=True, capture_output=True)
+        for typed in COMMANDS:
+            console.print(Text(f"$ annai {typed}", style="bold"))
+            console.print(Text.from_ansi(_on_a_terminal([*command, *shlex.split(typed)], tree, environment)))
     drawn = console.export_svg(title="annai", theme=THEME, code_format=FORM, unique_id="annai")
-    (DOCS / "search.svg").write_text(_TEXT.sub(_with_right_length, drawn), encoding="utf-8")
+    return _TEXT.sub(_with_right_length, drawn)
 
 
-def _on_a_terminal(command: list[str], folder: Path) -> str:
+def _on_a_terminal(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     """What a terminal of that width is sent; a pipe would get uncut lines. Links are left out: a picture has none."""
     terminal, end = pty.openpty()
     termios.tcsetwinsize(end, (50, COLUMNS))
-    with subprocess.Popen(command, cwd=folder, stdout=end, stderr=subprocess.DEVNULL, env={"TERM": "xterm"}):
+    with subprocess.Popen(command, cwd=folder, stdout=end, stderr=subprocess.DEVNULL, env=environment):
         os.close(end)
         received = b""
         # Linux reports an error when nobody writes any more.

@@ -179,7 +179,7 @@ def test_every_setting_that_could_reach_further_is_known_here(tmp_path: Path) ->
     judged = {
         "project": {"root"},
         "database": {"path"},
-        "store": {"url", "engine"},
+        "store": {"url", "engine", "schema", "machine"},
         "chunking": {"strategy"},
         "embedding": {"provider", "model", "trust_remote_code", "base_url", "api_key_env"},
         "search": {"rerank"},

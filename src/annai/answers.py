@@ -122,6 +122,8 @@ class OtherSection:
     heading: str
     line: int
     """The line on which its passage that matched begins."""
+    page: int = 0
+    """The page or slide of the file on which it begins; 0 if nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,8 @@ class Hit:
     """The sentences that are closest to the question, without markup."""
     preview_line: int = 1
     """The line on which the preview begins."""
+    page: int = 0
+    """The page of the file, or the slide, on which the preview begins; 0 where there are none, or nobody knows."""
     index_status: IndexStatus = "latest"
     is_dirty: bool = False
     passage: str = ""

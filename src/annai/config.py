@@ -19,6 +19,7 @@ from annai.settings import (
     ColorMode,
     Database,
     Display,
+    Documents,
     Embedding,
     Files,
     Logging,
@@ -62,6 +63,7 @@ class Config:
     database: Database = field(default_factory=Database)
     store: StoreSettings = field(default_factory=StoreSettings)
     files: Files = field(default_factory=Files)
+    documents: Documents = field(default_factory=Documents)
     chunking: Chunking = field(default_factory=Chunking)
     embedding: Embedding = field(default_factory=Embedding)
     model: Model = field(default_factory=Model)

@@ -5,7 +5,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Unpack
@@ -27,7 +27,7 @@ from annai.errors import (
     StoreError,
 )
 from annai.files.folders import folder_entries
-from annai.files.scanner import differs
+from annai.files.scanner import differs, left_out
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.indexing.recognition import check_model
@@ -44,9 +44,11 @@ from annai.types import (
     Collection,
     CollectionStatus,
     Document,
+    FileState,
     FolderEntry,
     ImportMode,
     ImportSummary,
+    LeftOut,
     Listing,
     MetadataField,
     Queued,
@@ -67,6 +69,9 @@ MOST_QUEUED = 100
 
 STATUS_ERRORS = STATUS_FILES = 5
 
+LEFT_OUT_SECONDS = 10.0
+"""How long the number of files that are not read is taken to be the same."""
+
 
 class Engine(Project):
     """A project, opened in this process."""
@@ -86,6 +91,8 @@ class Engine(Project):
         self.worker_problem = ""
         """Why that worker cannot index now, as a sentence: its embedder is down, say."""
         self._queued = 0
+        self._counted: dict[str, tuple[float, tuple[LeftOut, ...]]] = {}
+        """When the files of a collection that are not read were last counted, and what was found."""
         if not self.read_only and any(each.name.endswith(STAGING_SUFFIX) for each in self.store.collections()):
             self._updates.delete_abandoned()
 
@@ -228,7 +235,8 @@ class Engine(Project):
             )
             for part in parts
         ]
-        return ImportSummary(*map(sum, zip(*map(dataclasses.astuple, summaries), strict=True)))
+        names = [each.name for each in dataclasses.fields(ImportSummary) if each.name != "left_out"]
+        return ImportSummary(**{name: sum(getattr(each, name) for each in summaries) for name in names})
 
     def request_index(self, path: str, force: bool = False) -> Queued:
         """Queue what lies under a path, and return without waiting."""
@@ -512,18 +520,28 @@ class Engine(Project):
 
     def _collection_status(self, collection: Collection) -> CollectionStatus:
         states = self.store.states(collection.name)
-        problems = [state for state in states.values() if state.problem]
+        problems = sorted((each for each in states.values() if each.problem), key=lambda state: state.path)
         if not collections.is_own(self.store, self.config, collection):
             note = collections.served_only(collection)
         else:
             doubt = self._indexer.doubt_source(collection)
             note = doubt.reason if doubt else ""
-        return CollectionStatus(
-            collection,
-            self.store.statistics(collection.name),
-            tuple(sorted(problems, key=lambda state: state.path)),
-            note,
-        )
+        statistics = self.store.statistics(collection.name)
+        return CollectionStatus(collection, statistics, tuple(problems), self._left_out(collection, states), note)
+
+    def _left_out(self, collection: Collection, known: Mapping[str, FileState]) -> tuple[LeftOut, ...]:
+        """The files of a collection that are not read; counted again after a while, since a page asks all the time."""
+        counted, kinds = self._counted.get(collection.name, (0.0, ()))
+        if counted and time.monotonic() - counted < LEFT_OUT_SECONDS:
+            return kinds
+        here = collections.here(self.store, self.config)
+        is_root = collection.name == IMPLICIT_COLLECTION
+        without = collections.within_root(self.store, self.config) if is_root else ()
+        if (here is None or collection.name in here) and collection.source.is_dir():
+            with suppress(CollectionError):
+                kinds = tuple(left_out(collection.source, self.config.files, known, without=without))
+        self._counted[collection.name] = (time.monotonic(), kinds)
+        return kinds
 
     def close(self) -> None:
         """Release the index and the models."""

@@ -143,16 +143,28 @@ class Files(Section):
     """[files]: which files are documents."""
 
     include: tuple[str, ...] = setting(
-        ("**/*.md", "**/*.markdown", "**/*.mdx", "**/*.txt", "**/*.rst"),
+        (
+            *("**/*.md", "**/*.markdown", "**/*.mdx", "**/*.txt", "**/*.rst", "**/*.org", "**/*.adoc", "**/*.asciidoc"),
+            *("**/*.pdf", "**/*.docx", "**/*.pptx", "**/*.xlsx", "**/*.odt", "**/*.odp", "**/*.ods", "**/*.rtf"),
+            *("**/*.html", "**/*.htm", "**/*.epub", "**/*.ipynb", "**/*.eml"),
+        ),
         "Files to index, as .gitignore patterns.",
     )
     exclude: tuple[str, ...] = setting(
-        (".*/", "node_modules/", "__pycache__/", "dist/", "build/"),
+        (".*/", "node_modules/", "__pycache__/", "dist/", "build/", "_build/", "_site/", "htmlcov/"),
         "Files and folders to exclude, as .gitignore patterns; `.*/` is every hidden folder.",
     )
     respect_gitignore: bool = setting(True, "Exclude what .gitignore and .annaiignore files exclude.")
-    max_file_mb: float = setting(10.0, "Skip files larger than this.", minimum=0)
+    max_file_mb: float = setting(10.0, "Skip texts larger than this.", minimum=0)
     follow_symlinks: bool = setting(False, "Follow symbolic links that stay inside the collection.")
+
+
+class Documents(Section):
+    """[documents]: the limits of reading PDF, Office and other files that are no plain text."""
+
+    max_file_mb: float = setting(100.0, "Skip such files larger than this.", minimum=0)
+    timeout_seconds: float = setting(60.0, "Skip a file that takes longer to read.", minimum=0.1, maximum=3600)
+    max_memory_mb: float = setting(1000.0, "Skip a file that takes more memory to read.", minimum=100)
 
 
 class Chunking(Section):
@@ -381,6 +393,7 @@ SECTIONS: dict[str, type] = {
     "database": Database,
     "store": StoreSettings,
     "files": Files,
+    "documents": Documents,
     "chunking": Chunking,
     "embedding": Embedding,
     "model": Model,

@@ -179,6 +179,9 @@ def _settings_demands(table: Table, folder: Path) -> Iterator[Demand]:
     url = table.get("store", {}).get("url", "")
     if url and not (_PLAIN_PATH.fullmatch(url) and is_inside(folder, url)):
         yield Demand("store.url", url, "keeps the index, with your documents in it, at this address")
+    parts = {f"store.{key}": table.get("store", {}).get(key, "") for key in ("schema", "machine")}
+    named = [(name, value) for name, value in parts.items() if value]
+    yield from (Demand(*each, "uses another index of your database, or as another machine") for each in named)
     for section, key, group in (("store", "engine", "annai.stores"), ("chunking", "strategy", "annai.splitters")):
         name = table.get(section, {}).get(key, "")
         if name and name not in BUILT_IN[group]:

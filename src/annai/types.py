@@ -40,7 +40,7 @@ class Collection:
     origin: str = ""
     """The file system that its folder was on when it was last compared (`indexing.deletions`); empty if unknown."""
     probe: str = ""
-    """What its embedder made of a fixed text (`embedders.probe`): another model under the same name makes another."""
+    """What its embedder made of a fixed text (`models.probe`): another model under the same name makes another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +221,17 @@ class StoredSection(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Files of one kind that are not read, though no rule excludes them."""
+
+    suffix: str
+    """How their names end: `.png`; empty for names without an ending."""
+    files: int
+    install: str = ""
+    """The command that installs what reads them; empty if annai does not read such files."""
+
+
+@dataclass(frozen=True, slots=True)
 class ImportSummary:
     """What an import did."""
 
@@ -234,6 +245,8 @@ class ImportSummary:
     """Bytes of the files that were read."""
     passages: int = field(default=0, compare=False)
     """Passages that they have."""
+    left_out: tuple[LeftOut, ...] = field(default=(), compare=False)
+    """Files that annai did not look into, where everything was looked through."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -355,6 +368,8 @@ class CollectionStatus:
     statistics: Statistics
     problems: tuple[FileState, ...]
     """The files that were skipped or failed, by path."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The files that annai does not look into, by kind: first those that an extra would read, then the most."""
     note: str = ""
     """Why this machine does not compare it with its files, as a sentence; empty if it does."""
 

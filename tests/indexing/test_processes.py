@@ -13,8 +13,8 @@ import pytest
 from annai.config import Config, override
 from annai.embedders.base import load_embedder
 from annai.engine import Engine
+from annai.files import child
 from annai.files.scanner import scan
-from annai.indexing import child
 from annai.indexing import processes as module
 from annai.indexing.preparation import Prepared, prepare_together
 from annai.indexing.processes import Processes

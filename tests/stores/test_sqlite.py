@@ -62,7 +62,8 @@ def test_an_older_file_tells_what_documents_say_about_themselves(
         fields, tags = store.fields("a"), sorted(store.metadata("a", "tags"))
         assert tags
     with SqliteStore(file) as older:
-        for statement in ("DROP TABLE metadata", "PRAGMA user_version = 7", "PRAGMA wal_checkpoint(TRUNCATE)"):
+        newer = (f"ALTER TABLE collections DROP COLUMN {name}" for name in ("owner", "origin", "probe"))
+        for statement in ("DROP TABLE metadata", *newer, "PRAGMA user_version = 7", "PRAGMA wal_checkpoint(TRUNCATE)"):
             older._database.rows(statement)
 
     def open_read_only(database: Database) -> apsw.Connection:
@@ -74,6 +75,7 @@ def test_an_older_file_tells_what_documents_say_about_themselves(
         with SqliteStore(file) as reader:
             assert (reader.fields("a"), sorted(reader.metadata("a", "tags"))) == (fields, tags)
             assert reader.read_only
+            assert [each.name for each in reader.collections()] == ["a"]
     with SqliteStore(file) as upgraded:
         assert upgraded._database.number("PRAGMA user_version") > 7
         assert (upgraded.fields("a"), sorted(upgraded.metadata("a", "tags"))) == (fields, tags)

@@ -19,6 +19,9 @@ FILE_SCHEME = "file://"
 _LINES = re.compile(r"(?::|#L)(?P<first>\d{1,9})(?:[-–]L?(?P<last>\d{1,9}))?\Z")
 """Lines as annai and grep write them, or as GitHub does: `#L44-L60`."""
 
+_PAGE = re.compile(r"(?:, ?(?:page|slide) ?|#(?:page|slide)=)(?P<page>\d{1,6})\Z")
+"""A page as annai cites it, or as links into a PDF do: `#page=12`."""
+
 _NUMBER = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,9})*)?(?:~(?P<piece>\d{1,9}))?")
 _GLOB = re.compile(r"[*?\[]")
 
@@ -34,6 +37,8 @@ class Address(NamedTuple):
     """A heading's, as GitHub makes it."""
     line: int | None = None
     last_line: int = 0
+    page: int = 0
+    """Of a file that has pages or slides."""
 
 
 def readings(reference: str) -> list[Address]:
@@ -41,6 +46,8 @@ def readings(reference: str) -> list[Address]:
     found = [Address(reference)]
     if lines := _LINES.search(reference):
         found.append(Address(reference[: lines.start()], line=int(lines["first"]), last_line=int(lines["last"] or 0)))
+    if page := _PAGE.search(reference):
+        found.append(Address(reference[: page.start()], page=int(page["page"])))
     path, mark, fragment = reference.rpartition("#")
     if mark and (number := _NUMBER.fullmatch(fragment)):
         numbers = tuple(map(int, number["number"].split("."))) if number["number"] else ()

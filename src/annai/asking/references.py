@@ -5,12 +5,14 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from annai import collection as collections
 from annai.asking.addresses import Address, anchors, make_anchor, readings
 from annai.config import Config
 from annai.errors import NotFound, QueryError
+from annai.files.pages import page_name, page_span
 from annai.stores.base import DocumentReader
 from annai.stores.paths import path_prefixes, trim_prefix
 from annai.text.lines import Lines
@@ -150,6 +152,8 @@ def _select(document: Document, sections: Sequence[StoredSection], address: Addr
     """What an address names in its document."""
     if address.line is not None:
         return _select_lines(document, sections, address.line, address.last_line, file)
+    if address.page:
+        return _select_page(document, sections, address.page, file)
     if address.anchor:
         return _select_lines(document, sections, _anchor_line(document, address.anchor), 0, file)
     for stored in sections:
@@ -185,6 +189,16 @@ def _select_lines(document: Document, sections: Sequence[StoredSection], first: 
     stored = (around or holding or sections[:1])[-1]
     span = (start, starts[min(last, count)]) if last else _span(document, stored)
     return Selection(document, sections, stored, span, first, min(last, count), file)
+
+
+def _select_page(document: Document, sections: Sequence[StoredSection], page: int, file: str) -> Selection:
+    """A page's text, and the innermost section around its beginning."""
+    span = page_span(document.path, document.text, page)
+    if span is None:
+        raise NotFound(f"{document.path} has no {page_name(document.path, page)}.")
+    lines = Lines(document.text)
+    first, last = lines.number(span[0]), lines.number(max(span[0], span[1] - 1))
+    return replace(_select_lines(document, sections, first, last, file), span=span)
 
 
 def _span(document: Document, stored: StoredSection) -> tuple[int, int]:

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from annai.files.ignore import Patterns, read_lines
+from annai.files.kinds import missing_extra, suffix_of
 from annai.files.scanner import IGNORE_FILES, SKIPPED_FOLDERS, Folder, Walk
+from annai.installation import install_command
 from annai.settings import Files
 
 
@@ -12,7 +14,8 @@ def why_omitted(source: Path, settings: Files, path: str, *, without: Sequence[P
     """Why the scanner does not find a file, or any in a folder, that is there; empty if it does, or cannot be told."""
     trace = _Trace(source, settings, [path], without)
     if any(f"{each.path}/".startswith(f"{path}/") for each in trace.files()):
-        return ""
+        extra = missing_extra(suffix_of(path))
+        return f"{suffix_of(path)} files need an extra; `{install_command(extra)}` installs it" if extra else ""
     if trace.reason:
         return trace.reason
     parts = [source / path, *(source / path).parents]
@@ -44,7 +47,7 @@ class _Trace(Walk):
             self.reason = f"{self._rule(name, path, folder, is_folder=False)} excludes it"
         else:
             patterns = ", ".join(self._settings.include)
-            self.reason = f"annai indexes text files whose names match {patterns} (files.include in annai.toml)"
+            self.reason = f"annai indexes files whose names match {patterns} (files.include in annai.toml)"
         return False
 
     def _rule(self, name: str, path: str, folder: Folder, *, is_folder: bool) -> str:

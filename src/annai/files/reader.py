@@ -8,10 +8,12 @@ import unicodedata
 from pathlib import Path, PurePosixPath
 
 from annai.errors import SkippedFile, UnreadableFile
+from annai.files.conversion import convert
 from annai.files.encoding import decode
 from annai.files.front_matter import FrontMatter, split_front_matter
+from annai.files.kinds import CONVERTERS, suffix_of
 from annai.files.scanner import file_times
-from annai.settings import Files
+from annai.settings import Documents, Files
 from annai.text.outline import outline
 from annai.types import Change, Document, FileState, Format, Outline
 
@@ -21,24 +23,33 @@ MEGABYTE = 1_000_000
 _FORMATS: dict[str, Format] = {".md": "markdown", ".markdown": "markdown", ".mdx": "markdown", ".rst": "rst"}
 
 
-def read_document(collection: str, source: Path, change: Change, settings: Files) -> Document:
-    """Read one file of a collection.
+def read_document(
+    collection: str, source: Path, change: Change, settings: Files, documents: Documents | None = None
+) -> Document:
+    """Read one file of a collection; one that is no plain text becomes Markdown, within the limits for `documents`.
 
     Raises `SkippedFile` for a file that is not meant to be a document (binary, too large, not a regular file, outside
     of `source`, with a name that cannot be kept) and `UnreadableFile` for one that should be a document but cannot be
     read now.
     """
     _check_name(change)
+    documents = documents or Documents()
+    suffix = suffix_of(change.path)
+    limits = (documents.max_file_mb, "documents.max_file_mb") if suffix in CONVERTERS else None
     try:
-        data, status = read_inside(source, change.file, settings)
+        data, status = read_inside(source, change.file, settings, limits)
     except OSError as error:
         raise UnreadableFile(_reason(error)) from error
     mtime_ns, ctime_ns = file_times(status)
     digest = hashlib.sha256(data).hexdigest()
     state = FileState(change.path, status.st_size, mtime_ns, digest, ctime_ns=ctime_ns)
-    text = decode(data)
-    format_ = _FORMATS.get(PurePosixPath(change.path).suffix.lower(), "text")
-    front_matter = split_front_matter(text) if format_ == "markdown" else FrontMatter({}, 0)
+    format_: Format
+    if suffix in CONVERTERS:
+        converted = convert(change.path, data, documents, int(settings.max_file_mb * MEGABYTE))
+        text, format_, front_matter = converted.text, "markdown", FrontMatter(converted.values, 0)
+    else:
+        text, format_ = decode(data), _FORMATS.get(suffix, "text")
+        front_matter = split_front_matter(text) if format_ == "markdown" else FrontMatter({}, 0)
     parts = outline(text, format_, front_matter.body_start)
     return Document(
         collection=collection,
@@ -62,8 +73,14 @@ def _check_name(change: Change) -> None:
         raise SkippedFile("another file's name looks the same, with its accents stored differently; rename one of them")
 
 
-def read_inside(source: Path, file: Path, settings: Files) -> tuple[bytes, os.stat_result]:
-    """A file's bytes and its status, both from one descriptor that was checked to be inside of the source."""
+def read_inside(
+    source: Path, file: Path, settings: Files, limits: tuple[float, str] | None = None
+) -> tuple[bytes, os.stat_result]:
+    """A file's bytes and its status, both from one descriptor that was checked to be inside of the source.
+
+    `limits` are the megabytes that it may have, and the setting that says so; else they are those of a text.
+    """
+    megabytes, setting = limits or (settings.max_file_mb, "files.max_file_mb")
     real_source = os.path.realpath(source)
     real = _real_path_inside(real_source, file)
     if not settings.follow_symlinks and file.is_symlink():
@@ -84,14 +101,14 @@ def read_inside(source: Path, file: Path, settings: Files) -> tuple[bytes, os.st
         # A folder of the path may have become a link between the check and the opening.
         if not os.path.samestat(status, Path(_real_path_inside(real_source, file)).stat()):
             raise UnreadableFile("it was replaced while it was being opened")
-        limit = int(settings.max_file_mb * MEGABYTE)
+        limit = int(megabytes * MEGABYTE)
         if status.st_size > limit:
-            raise SkippedFile(_too_large(status.st_size, limit))
+            raise SkippedFile(_too_large(status.st_size, limit, setting))
         data = stream.read(status.st_size + 1)
         if len(data) > status.st_size:
             data += stream.read(limit + 1 - len(data))
             if len(data) > limit:
-                raise SkippedFile(_too_large(len(data), limit))
+                raise SkippedFile(_too_large(len(data), limit, setting))
         return data, status
 
 
@@ -103,10 +120,10 @@ def _real_path_inside(real_source: str, file: Path) -> str:
     return real
 
 
-def _too_large(size: int, limit: int) -> str:
+def _too_large(size: int, limit: int, setting: str) -> str:
     # A size that rounds to the limit would look like a contradiction.
     text = f"{size / MEGABYTE:.1f} MB" if round(size / MEGABYTE, 1) * MEGABYTE > limit else f"{size:,} bytes"
-    return f"{text}, over the limit of {limit / MEGABYTE:g} MB (files.max_file_mb)"
+    return f"{text}, over the limit of {limit / MEGABYTE:g} MB ({setting})"
 
 
 def _reason(error: OSError) -> str:

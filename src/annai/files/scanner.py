@@ -5,16 +5,19 @@ import logging
 import os
 import stat
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from annai.config import STATE_FOLDER
 from annai.errors import CollectionError
 from annai.files.ignore import Patterns, read_patterns
+from annai.files.kinds import EXTRAS, missing_extra, suffix_of
+from annai.installation import install_command
 from annai.settings import Files
-from annai.types import Change, ChangeKind, FileState
+from annai.types import Change, ChangeKind, FileState, LeftOut
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class Scan:
     """The size of the files to read: the new and the updated ones."""
     inaccessible: tuple[str, ...] = ()
     """Paths of files and folders that could not be accessed."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The files that no rule excludes and annai does not read, if they were to be counted."""
 
 
 def scan(
@@ -59,15 +64,46 @@ def scan(
     *,
     only: Sequence[str] | None = None,
     without: Sequence[Path] = (),
+    count_left_out: bool = False,
 ) -> Scan:
     """Walk `source` and return what changed since the index last saw it.
 
     With `only`, just these paths and everything below them are scanned, by the same rules; `known` should then have
     just these too. The folders `without` are as if they were not there. Raises `CollectionError` if the source itself
-    cannot be listed; a folder below it that cannot be listed counts as unchanged.
+    cannot be listed; a folder below it that cannot be listed counts as unchanged. A new file that needs an extra which
+    is not installed is left out; one that was read while the extra was there stays in the index.
     """
     walk = Walk(source, settings, only, without)
-    return compare(walk.files(), known, source=source, inaccessible=walk.inaccessible)
+    found, lacking = _readable(walk.files(), known)
+    compared = compare(found, known, source=source, inaccessible=walk.inaccessible)
+    return replace(compared, left_out=_left_out(walk, lacking)) if count_left_out else compared
+
+
+def left_out(source: Path, settings: Files, known: Container[str], *, without: Sequence[Path] = ()) -> list[LeftOut]:
+    """The files that no rule excludes and annai does not read: first those that an extra would read, then the most."""
+    walk = Walk(source, settings, None, without)
+    return [*_left_out(walk, _readable(walk.files(), known)[1])]
+
+
+def _readable(found: list[ScannedFile], known: Container[str]) -> tuple[list[ScannedFile], Counter[str]]:
+    """The files that can be read, or were, and how many of each kind cannot for want of an extra."""
+    suffixes = tuple(EXTRAS)
+    needing = [item for item in found if item.path.lower().endswith(suffixes)]
+    if not needing:
+        return found, Counter()
+    missing = {suffix for suffix in suffixes if missing_extra(suffix)}
+    lacking = [item for item in needing if suffix_of(item.path) in missing and item.path not in known]
+    if not lacking:
+        return found, Counter()
+    gone = {item.path for item in lacking}
+    kinds = Counter(suffix_of(item.path) for item in lacking)
+    return [item for item in found if item.path not in gone], kinds
+
+
+def _left_out(walk: "Walk", lacking: Mapping[str, int]) -> tuple[LeftOut, ...]:
+    readable = [LeftOut(kind, count, install_command(EXTRAS[kind][0])) for kind, count in lacking.items()]
+    others = [LeftOut(kind, count) for kind, count in walk.left_out().items()]
+    return (*readable, *sorted(others, key=lambda each: (-each.files, each.suffix)))
 
 
 def compare(
@@ -209,6 +245,8 @@ class Walk:
         self._links: list[tuple[str, str, Folder]] = []
         self._pending: list[Folder] = []
         self._visited: set[str] = set()
+        self._others: list[tuple[str, str, Folder]] = []
+        """Files that no include pattern selects: name, path and folder."""
         self._without = frozenset(os.path.realpath(folder) for folder in without)
 
     def files(self) -> list[ScannedFile]:
@@ -317,9 +355,24 @@ class Walk:
     def _should_include(self, name: str, path: str, folder: Folder) -> bool:
         if not name.endswith(self._certain_suffixes):
             included = max(self._include.last_match(name, path, False), folder.included)
-            if not self._include.selects(included):
+            if not self._include.selects(included) and not self._is_included_in_lower_case(name, path, folder):
+                self._others.append((name, path, folder))
                 return False
         return not (self._excludes_files or folder.rules) or not self._is_excluded(name, path, folder, is_folder=False)
+
+    def _is_included_in_lower_case(self, name: str, path: str, folder: Folder) -> bool:
+        """Whether a file would be included if the ending of its name were in lower case: `Report.PDF`."""
+        stem, dot, suffix = path.rpartition(".")
+        if not dot or suffix.islower() or "/" in suffix:
+            return False
+        name = name.rpartition(".")[0] + dot + suffix.lower()
+        included = self._include.last_match(name, stem + dot + suffix.lower(), False)
+        return self._include.selects(max(included, folder.included))
+
+    def left_out(self) -> Counter[str]:
+        """How many files of each kind no include pattern selects and no rule excludes."""
+        read = (each for each in self._others if not self._is_excluded(*each, is_folder=False))
+        return Counter(suffix_of(path) for _, path, _ in read)
 
     def _is_excluded(self, name: str, path: str, folder: Folder, *, is_folder: bool) -> bool:
         """Whether the exclude patterns or the ignore files exclude a file or folder of `folder`."""

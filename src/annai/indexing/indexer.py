@@ -61,6 +61,7 @@ from annai.types import (
     Collection,
     Document,
     FileState,
+    LeftOut,
     Problem,
     Request,
 )
@@ -111,6 +112,8 @@ class Indexer:
         self._config = config
         self._clock = Stopwatch()
         self._pace = Pace()
+        self.left_out: dict[str, tuple[LeftOut, ...]] = {}
+        """The files of a collection that are not read, as the last scan that counted them saw it."""
 
     def request(
         self,
@@ -124,6 +127,7 @@ class Indexer:
         allow_deletions: bool = False,
         adopt: bool = False,
         confirm: Confirm | None = None,
+        count_left_out: bool = False,
     ) -> Requested:
         """Compare the collection, or only these paths, with the disk and queue what differs; with `force`, everything.
 
@@ -145,7 +149,7 @@ class Indexer:
             self._mark_as_changed(collection, only)
         known = self._store.states(collection.name, only)
         with timer("scan"):
-            found = self._scan(collection, known, only)
+            found = self._scan(collection, known, only, count_left_out=count_left_out)
         if confirm and not known and len(found.changes) > MAX_UNCONFIRMED_FILES:
             self._confirm_first_index(confirm, collection, found)
         gone = {change.path for change in found.changes if change.kind is ChangeKind.DELETED}
@@ -261,7 +265,7 @@ class Indexer:
         empty = dataclasses.replace(collection, name=name, description="", enabled=False, imported_at="")
         staging = self._record_settings(dataclasses.replace(empty, settings="", embedder="", probe=""))
         with timer("scan"):
-            found = self._scan(collection, {})
+            found = self._scan(collection, {}, count_left_out=True)
         outcomes: Outcomes = Counter()
         run.expect(0, len(found.changes))
         for batch in self._apply(staging, found.changes, run):
@@ -285,11 +289,22 @@ class Indexer:
         change = Change(ChangeKind.UPDATED, document.path, collection.source / document.path)
         self._write(collection, [Prepared(change, whole, sections)])
 
-    def _scan(self, collection: Collection, known: Mapping[str, FileState], only: Sequence[str] | None = None) -> Scan:
+    def _scan(
+        self,
+        collection: Collection,
+        known: Mapping[str, FileState],
+        only: Sequence[str] | None = None,
+        *,
+        count_left_out: bool = False,
+    ) -> Scan:
         """Compare a collection with the disk; what lies in another collection's folder is not the root's too."""
         is_root = collection.name == IMPLICIT_COLLECTION
         without = within_root(self._store, self._config) if is_root else ()
-        return scan(collection.source, self._config.files, known, only=only, without=without)
+        files = self._config.files
+        found = scan(collection.source, files, known, only=only, without=without, count_left_out=count_left_out)
+        if count_left_out:
+            self.left_out[collection.name] = found.left_out
+        return found
 
     def doubt_source(self, collection: Collection) -> Doubt | None:
         """Why the folder may not be the one that was indexed; if nothing is gone from it, it is."""

@@ -78,7 +78,7 @@ def prepare(collection: Collection, change: Change, config: Config, clock: Stopw
     split = load_splitter(chunking.strategy)
     try:
         with clock.measure("read"):
-            document = read_document(collection.name, collection.source, change, config.files)
+            document = read_document(collection.name, collection.source, change, config.files, config.documents)
         with clock.measure("split"):
             return Prepared(change, document, split(document, chunking))
     except ReadError as error:

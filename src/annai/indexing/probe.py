@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from annai.collection import chunking_of
 from annai.config import Config
-from annai.indexing import child
+from annai.files import child
 from annai.types import Change, Collection
 
 KILLED_TWICE = (
@@ -66,7 +66,7 @@ def main() -> None:
     for change in changes:
         # Whatever is wrong with a file, the process that indexes it finds out and says so.
         with contextlib.suppress(Exception):
-            document = read_document(collection.name, collection.source, change, config.files)
+            document = read_document(collection.name, collection.source, change, config.files, config.documents)
             sections = split(document, chunking)
             if embedder.is_additive:
                 add_features([(document, sections)], embedder)

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
 from annai.config import Config
-from annai.indexing import child
+from annai.files import child
 from annai.indexing.preparation import Prepared, prepare_together
 from annai.stores.base import STAGING_SUFFIX, IndexedDocument
 from annai.types import Change, Collection, Document, FileState

@@ -26,6 +26,7 @@ def fingerprint(config: Config, chunking: Chunking, version: int, *, shared: boo
         "tokens": token_model().identity,
         **{f"chunking.{name}": value for name, value in dataclasses.asdict(chunking).items()},
         **{f"files.{name}": value for name, value in chosen.items()},
+        **{f"documents.{name}": value for name, value in dataclasses.asdict(config.documents).items()},
     }
     return json.dumps(values, ensure_ascii=False)
 

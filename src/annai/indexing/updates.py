@@ -3,8 +3,9 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from annai import collection as collections
 from annai.asking.references import Part
@@ -15,7 +16,7 @@ from annai.indexing.lock import IndexLock
 from annai.indexing.run import Run
 from annai.project import Done, Progress
 from annai.stores.base import Store
-from annai.types import Collection, FileState, ImportSummary, Request
+from annai.types import Collection, FileState, ImportSummary, LeftOut, Request
 
 IMPORT_WAIT_SECONDS = 30.0
 """How long an import waits for another process that is indexing."""
@@ -50,7 +51,8 @@ class Updates:
                 )
             outcomes = self._indexer.replace(collection, run, allow_deletions=allow_deletions, adopt=adopt)
             self._store.apply_settings()
-        return _logged(_summary(outcomes, run.done))
+        left_out = self._indexer.left_out.get(collection.name, ())
+        return replace(_logged(_summary(outcomes, run.done)), left_out=left_out)
 
     def update(
         self,
@@ -71,7 +73,12 @@ class Updates:
             for collection, only in parts:
                 try:
                     found = self._indexer.request(
-                        collection, only, force=force, allow_deletions=allow_deletions, adopt=adopt
+                        collection,
+                        only,
+                        force=force,
+                        allow_deletions=allow_deletions,
+                        adopt=adopt,
+                        count_left_out=only is None,
                     )
                 except FilesGone as error:
                     errors.append(error)
@@ -81,7 +88,11 @@ class Updates:
             self._store.apply_settings()
         if errors:
             raise errors[0]
-        return _logged(_summary(outcomes, run.done, totals))
+        left_out = [each for collection, only in parts if only is None for each in self._left_out(collection)]
+        return replace(_logged(_summary(outcomes, run.done, totals)), left_out=join_left_out(left_out))
+
+    def _left_out(self, collection: Collection) -> tuple[LeftOut, ...]:
+        return self._indexer.left_out.get(collection.name, ())
 
     def update_first(
         self,
@@ -126,11 +137,8 @@ class Updates:
         # Counted from the index, since another process may have done it.
         indexed = [path for path, outcome in became.items() if outcome in ("added", "updated")]
         sections = (each for path in indexed for each in self._store.sections(collection.name, path))
-        return ImportSummary(
-            **outcomes,
-            size=sum(after[path].size for path in indexed),
-            passages=sum(each.section.is_passage for each in sections),
-        )
+        size = sum(after[path].size for path in indexed)
+        return _counted(outcomes, size, sum(each.section.is_passage for each in sections))
 
     def process(
         self, *, timeout: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
@@ -190,6 +198,15 @@ class Updates:
                 self._store.delete_abandoned()
 
 
+def join_left_out(kinds: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
+    """The files of several collections that are not read, by kind."""
+    counts: dict[tuple[str, str], int] = {}
+    for each in kinds:
+        counts[each.suffix, each.install] = counts.get((each.suffix, each.install), 0) + each.files
+    joined = [LeftOut(suffix, files, install) for (suffix, install), files in counts.items()]
+    return tuple(sorted(joined, key=lambda each: (not each.install, -each.files, each.suffix)))
+
+
 def _is_open(request: Request, attempts: int) -> bool:
     """Whether a request is still to be done: one that failed and is tried again later is not."""
     return request.status == "processing" or (request.status == "pending" and request.attempts == attempts)
@@ -219,4 +236,17 @@ def _summary(outcomes: Outcomes, done: Done, others: Mapping[str, int] | None = 
     totals = Counter(others or {})
     for (_, outcome), count in outcomes.items():
         totals[outcome] += count
-    return ImportSummary(**totals, size=done.size, passages=done.passages)
+    return _counted(totals, done.size, done.passages)
+
+
+def _counted(totals: Counter[str], size: int, passages: int) -> ImportSummary:
+    return ImportSummary(
+        added=totals["added"],
+        updated=totals["updated"],
+        deleted=totals["deleted"],
+        unchanged=totals["unchanged"],
+        skipped=totals["skipped"],
+        failed=totals["failed"],
+        size=size,
+        passages=passages,
+    )

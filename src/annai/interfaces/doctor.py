@@ -23,6 +23,7 @@ from annai import __version__
 from annai.config import Config, FoundSettings, find_settings, load_config
 from annai.engine import Engine
 from annai.errors import AnnaiError, ConfigError
+from annai.files.kinds import EXTRAS as FORMAT_EXTRAS
 from annai.files.omission import why_omitted
 from annai.models.extras import EXTRAS, error_summary
 from annai.plugins import BUILT_IN, installed
@@ -137,7 +138,7 @@ def _extras() -> Found:
         except ModuleNotFoundError:
             return False
 
-    modules = dict(EXTRAS.values()) | STORE_MODULES
+    modules = dict(EXTRAS.values()) | STORE_MODULES | dict(FORMAT_EXTRAS.values())
     found = [extra for extra, module in modules.items() if is_there(module)]
     yield "ok", ", ".join(found) or "none", ""
 

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING
 
 from annai.answers import PREVIEW_LINES, Answer, Hit, OtherSection
 from annai.config import Config
+from annai.files.pages import page_at, page_name, place
 from annai.interfaces.terminal import Screen, cells, echo, standard_output
 from annai.text.escapes import escape_json, escape_line
 from annai.text.width import wrap
 
 if TYPE_CHECKING:
     from annai.text.matches import Asked
-    from annai.types import Collection, Document, ImportSummary, MetadataField, Selection, Status, StoredSection
+    from annai.types import (
+        Collection,
+        Document,
+        ImportSummary,
+        LeftOut,
+        MetadataField,
+        Selection,
+        Status,
+        StoredSection,
+    )
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
 
@@ -38,6 +48,9 @@ MIN_SHOWN_PART = 0.005
 """What would be shown as 0.00 is not shown."""
 
 BAR_CELLS = 10
+
+MAX_KINDS = 6
+"""Kinds of files that are not read which are named; the others are counted together."""
 
 COLUMN_GAP = "  "
 
@@ -74,6 +87,9 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
         values = asdict(hit)
         if not hit.more:
             del values["more"]
+        for each in (values, *values.get("more", ())):
+            if not each["page"]:
+                del each["page"]
         values["created"] = hit.created or None
         values = {name: values[name] for name in ("id", "collection", "path", "file")} | values
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
@@ -102,6 +118,7 @@ def _add_marks(answer: Answer, results: list[dict[str, object]]) -> None:
     for hit, values in zip(answer.results, results, strict=True):
         shown = {"preview": hit.preview, "breadcrumbs": hit.breadcrumbs, "file": hit.file}
         values["breadcrumbs"] = hit.breadcrumbs
+        values["place"] = place("", hit.path, hit.preview_line, hit.page)
         values["marks"] = {name: matching_spans(text, question) for name, text in shown.items()}
 
 
@@ -167,9 +184,12 @@ def selection_json(selection: "Selection") -> dict[str, object]:
 def content_json(selection: "Selection") -> dict[str, object]:
     """What was asked for of a document: a section's values, its text, and with some lines their numbers."""
     lines = {"start_line": selection.line, "end_line": selection.last_line} if selection.last_line else {}
+    document = selection.document
+    page = page_at(document.path, document.text, selection.span[0])
     return {
         **section_json(selection.section),
         **lines,
+        **({"page": page} if page else {}),
         "file": selection.file,
         **_times_json(selection.document),
         "content": selection.content,
@@ -249,6 +269,7 @@ def status_json(status: "Status", documents: Sequence[str] | None = None) -> dic
                     for state in each.problems
                     if state.problem
                 ],
+                "left_out": [asdict(kind) for kind in each.left_out],
                 "note": each.note or None,
             }
             for each in status.collections
@@ -293,6 +314,20 @@ def queue_lines(status: "Status") -> list[tuple[str, ...]]:
 def summary_line(summary: "ImportSummary") -> str:
     """What an import did, in one line."""
     return ", ".join(f"{name} {count:,}" for name, count in summary.counts.items())
+
+
+def left_out_lines(kinds: "Sequence[LeftOut]") -> list[str]:
+    """The files that are not read: what would read some of them, and the most frequent of the others."""
+    lines = [f"{each.files:,} {_kind(each)}: {each.install}" for each in kinds if each.install]
+    others = [each for each in kinds if not each.install]
+    shown = [f"{each.files:,} {_kind(each)}" for each in others[:MAX_KINDS]]
+    rest = sum(each.files for each in others[MAX_KINDS:])
+    shown += [f"{rest:,} of other kinds"] if rest else []
+    return [*lines, *([f"not read: {', '.join(shown)}"] if shown else [])]
+
+
+def _kind(kind: "LeftOut") -> str:
+    return kind.suffix or "without an ending"
 
 
 def print_lines(lines: Iterable[Sequence[str]], config: Config) -> None:
@@ -363,7 +398,7 @@ def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bo
     several = len({hit.collection for hit in answer.results}) > 1
     blocks = [f"{screen.show(line, dim=True)}\n" for line in (*correction_lines(answer), *doubt_lines(answer))]
     for hit in answer.results:
-        path = f"{_relative_path(hit, answer.sources)}:{hit.preview_line}"
+        path = place(_relative_path(hit, answer.sources), hit.path, hit.preview_line, hit.page)
         address = screen.link(_mark(path, question, screen, bold=True), answer.sources[hit.collection] / hit.path)
         label = screen.show(f"[{hit.collection}] ", fg="magenta") if several else ""
         lines = [screen.flow([f"{label}{address}", f"{_bar(hit.score, screen)} {hit.score:.2f}"], "  ")]
@@ -377,7 +412,7 @@ def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bo
             f"  {screen.show('│', dim=True)} {line}"
             for line in _preview_lines(hit, question, width - 4, screen, preview_lines)
         ]
-        lines += [f"  {screen.show(_more_line(each), dim=True)}" for each in hit.more]
+        lines += [f"  {screen.show(_more_line(each, hit.path), dim=True)}" for each in hit.more]
         blocks.append("\n".join(lines) + "\n")
     if answer.results:
         note = f"; {answer.note}" if answer.note else ""
@@ -398,19 +433,25 @@ def _render_markdown(answer: Answer, explain: bool) -> str:
     notes_above = (*correction_lines(answer), *doubt_lines(answer))
     blocks = [f"# {answer.query}\n", *(f"{line}\n" for line in notes_above)]
     for hit in answer.results:
-        notes = f"`{_relative_path(hit, answer.sources)}:{hit.start_line}` · score {hit.score:.2f}"
+        where = place(_relative_path(hit, answer.sources), hit.path, hit.start_line, hit.page)
+        notes = f"`{where}` · score {hit.score:.2f}"
         if explain:
             notes += f" · {_explanation(hit)}"
         quote = "\n".join(f"> {line}".rstrip() for line in hit.content.strip().splitlines())
-        more = "".join(f"- line {each.line}: {each.heading} (`{each.id}`)\n" for each in hit.more)
+        more = "".join(f"- {more_place(each, hit.path)}: {each.heading} (`{each.id}`)\n" for each in hit.more)
         parts = [f"{notes}\n", *([f"{quote}\n"] if quote else []), *([f"See also:\n\n{more}"] if more else [])]
         blocks.append(f"## {hit.breadcrumbs}\n\n" + "\n".join(parts))
     return "\n".join(blocks)
 
 
-def _more_line(section: OtherSection) -> str:
+def _more_line(section: OtherSection, path: str) -> str:
     """Another section of the same document, in one line."""
-    return f"+ line {section.line}: {section.heading}  {section.id}"
+    return f"+ {more_place(section, path)}: {section.heading}  {section.id}"
+
+
+def more_place(section: OtherSection, path: str) -> str:
+    """Where another section of a document begins: `line 44`, `page 12`."""
+    return page_name(path, section.page) if section.page else f"line {section.line}"
 
 
 def _preview_lines(hit: Hit, question: "Asked | None", width: int, screen: Screen, count: int) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 from annai.answers import PREVIEW_LINES, Content, Mode, Sort
 from annai.config import Config
 from annai.errors import AnnaiError, Forbidden, QueryError, ServerError
+from annai.files.kinds import is_converted
 from annai.interfaces.callers import LOCAL_OWNER, PermittedProject
 from annai.interfaces.editor import chosen_editor, editor_command, open_window, opens_a_window
 from annai.interfaces.page.documents import reading_json
@@ -203,6 +204,8 @@ class Service:
             )
         place = self._project.locate(reference)
         file = self._project.sources()[place.document.collection] / place.document.path
+        if is_converted(place.document.path):
+            raise ServerError(f"An editor cannot show {file.name}; `annai open` opens it with the system's program.")
         open_window(editor_command(chosen_editor(), file, place.line))
         return None
 

@@ -30,6 +30,8 @@ class Preview:
 
     text: str
     line: int
+    position: int
+    """Where in the document they begin."""
 
 
 class Previewed(NamedTuple):
@@ -46,7 +48,7 @@ class Previewed(NamedTuple):
 def make_previews(question: str, passages: Sequence[Previewed], lines: int) -> list[Preview]:
     """A preview of each passage, of at most this many lines."""
     if not lines:
-        return [Preview("", each.passage.start_line) for each in passages]
+        return [Preview("", each.passage.start_line, each.passage.start) for each in passages]
     read = [_read(each) for each in passages]
     previews = []
     for (each, sentences), rated in zip(read, _scores(question, read, lines), strict=True):
@@ -54,7 +56,7 @@ def make_previews(question: str, passages: Sequence[Previewed], lines: int) -> l
         text, first = _fitting(sentences, best, lines) if sentences else ("", 0)
         at = sentences[first].position if sentences else each.passage.start
         breaks = LINE_END.findall(each.document.text, each.passage.start, at)
-        previews.append(Preview(text, each.passage.start_line + len(breaks)))
+        previews.append(Preview(text, each.passage.start_line + len(breaks), at))
     return previews
 
 

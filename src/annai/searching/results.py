@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from annai.answers import Content, Hit, OtherSection, Query
 from annai.asking.exclusion import Exclusions
+from annai.files.pages import page_at
 from annai.searching.confidence import MIN_CONFIDENCE
 from annai.searching.passages import DocumentCache, ScoredPassage
 from annai.searching.preview import Preview, Previewed, make_previews
@@ -295,13 +296,20 @@ def _hit(section: Section, result: Result, document: Document, preview: Preview,
         is_dirty=stored.problem is not None or stored.waiting,
         passage=texts["passage"],
         passage_line=passage.start_line,
-        more=_more(result),
+        page=page_at(stored.path, document.text, preview.position),
+        more=_more(result, document),
         reasons=scored.reasons,
     )
 
 
-def _more(result: Result) -> tuple[OtherSection, ...]:
+def _more(result: Result, document: Document) -> tuple[OtherSection, ...]:
     """The other sections of a document that answer too."""
     least = max(MIN_CONFIDENCE, MIN_MORE_SHARE * result.match.passage.confidence)
     named = [each for each in result.others if each.passage.confidence >= least][:MAX_MORE]
-    return tuple(OtherSection(each.id, each.section.heading, each.passage.stored.section.start_line) for each in named)
+    return tuple(_other(each, document) for each in named)
+
+
+def _other(match: SectionMatch, document: Document) -> OtherSection:
+    begin = match.passage.stored.section
+    page = page_at(document.path, document.text, begin.start)
+    return OtherSection(match.id, match.section.heading, begin.start_line, page)

@@ -13,7 +13,7 @@ import threading
 from annai.config import Config
 from annai.engine import Engine
 from annai.errors import AnnaiError
-from annai.indexing import child
+from annai.files import child
 from annai.text.escapes import LogFormatter
 
 logger = logging.getLogger(__name__)

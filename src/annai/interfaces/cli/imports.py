@@ -10,6 +10,7 @@ from annai.config import Config, override
 from annai.errors import ConfigError
 from annai.interfaces.cli.options import allow_deletions_option, project_command
 from annai.interfaces.cli.progress import indexed_line, progress_bar, short_duration
+from annai.interfaces.render import left_out_lines
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.project import Project
@@ -107,5 +108,7 @@ def tell(summary: ImportSummary, seconds: float) -> None:
     )
     counts = ", ".join(f"{name} {count:,}" for name, count in summary.counts.items() if count)
     echo(f"{first}: {counts}" if counts else first)
+    if summary.left_out:
+        echo(f"Left out: {'; '.join(left_out_lines(summary.left_out))}.", err=True)
     if summary.skipped or summary.failed:
         echo("`annai status` shows which files were skipped or failed, and why.", err=True)

@@ -3,18 +3,22 @@
 import signal
 import subprocess
 import webbrowser
+from pathlib import Path
 
 import click
 
 from annai.asking.addresses import from_here
 from annai.config import Config
 from annai.errors import NotFound
+from annai.files.kinds import is_converted
+from annai.files.pages import page_at, page_name
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.cli.server import start_in_background
 from annai.interfaces.editor import cannot_start, chosen_editor, editor_command
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.serving.client import Client
+from annai.types import Selection
 
 
 @click.command()
@@ -26,19 +30,31 @@ def command(context: click.Context, config: Config, reference: str) -> None:
 
     REFERENCE is anything that `annai get` takes: guide/setup.md:44 opens at line 44,
     guide/setup.md#1.2 where that section begins. The editor is the one in the
-    environment variable VISUAL or EDITOR. The page is the project's server's, which is
+    environment variable VISUAL or EDITOR; a PDF or an Office file is opened by the
+    program that your system has for it. The page is the project's server's, which is
     started if it is not running.
     """
     if not reference:
         _open_page(config)
         return
-    editor = chosen_editor()
     with open_fresh(config) as project:
         place = project.locate(from_here(reference, config.root))
         file = project.sources()[place.document.collection] / place.document.path
     if not file.is_file():
         raise NotFound(f"{file} is not on this machine; `annai get` shows it as it was indexed.")
-    context.exit(_run(editor_command(editor, file, place.line)))
+    if is_converted(place.document.path):
+        _launch(file, place)
+        return
+    context.exit(_run(editor_command(chosen_editor(), file, place.line)))
+
+
+def _launch(file: Path, place: Selection) -> None:
+    """Open a file that no editor can show with the program that the system has for it."""
+    page = page_at(place.document.path, place.document.text, place.span[0])
+    told = f"; it is on {page_name(place.document.path, page)}" if page else ""
+    if click.launch(str(file)):
+        raise NotFound(f"{file} could not be opened; no program for it is set on this system.")
+    echo(f"Opened {file}{told}.")
 
 
 def _open_page(config: Config) -> None:

@@ -10,6 +10,7 @@ from annai.indexing.deletions import GONE
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render import (
     field_json,
+    left_out_lines,
     local_time,
     print_json,
     print_lines,
@@ -39,8 +40,9 @@ def command(config: Config, name: str, fields: bool, form: str | None) -> None:
     """Show what is indexed, and what was left out.
 
     Lists each collection with its counts, the size on disk, and every file that was
-    skipped or failed, with the reason. With --fields, lists instead what documents say
-    about themselves, in how many of them, and the most frequent values.
+    skipped or failed, with the reason; and how many files of other kinds annai does not
+    read. With --fields, lists instead what documents say about themselves, in how many
+    of them, and the most frequent values.
     """
     if fields:
         _print_fields(config, name, form)
@@ -75,6 +77,17 @@ def command(config: Config, name: str, fields: bool, form: str | None) -> None:
         if each.note:
             echo(f"\n{each.collection.name}: {each.note}")
     _print_problems(status, config)
+    _print_left_out(status)
+
+
+def _print_left_out(status: Status) -> None:
+    for each in status.collections:
+        label = f"{each.collection.name}: " if len(status.collections) > 1 else ""
+        lines = left_out_lines(each.left_out)
+        if lines:
+            echo()
+        for line in lines:
+            echo(f"{label}{line}")
 
 
 def _print_fields(config: Config, name: str, form: str | None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from annai.answers import Hit
 from annai.errors import QueryError
+from annai.files.pages import place
 from annai.text.lines import LINE_END
 from annai.text.tokens import count_tokens
 from annai.types import IMPLICIT_COLLECTION
@@ -115,6 +116,7 @@ def hit_fields(hit: Hit) -> dict[str, Any]:
     """
     return {
         "path": hit.file or hit.path,
+        **({"cite": place(hit.file or hit.path, hit.path, 0, hit.page)} if hit.page else {}),
         **({} if hit.collection == IMPLICIT_COLLECTION else {"collection": hit.collection}),
         "start_line": hit.start_line,
         "end_line": hit.end_line,

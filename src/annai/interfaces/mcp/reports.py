@@ -17,7 +17,7 @@ from annai.interfaces.mcp.budget import (
     paginate,
 )
 from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult
-from annai.interfaces.render import collection_json, searched_sentence, summary_line
+from annai.interfaces.render import collection_json, left_out_lines, searched_sentence, summary_line
 from annai.serving.wire import plain
 from annai.types import Collection, CollectionStatus, ImportSummary, ListedEntry, Listing, MetadataField, Status
 from annai.values import shorten
@@ -111,6 +111,7 @@ def status_result(
         "collections": rows,
         "problems": named,
         "errors": fit_lines(error_lines(status), share // 2),
+        "left_out": fit_lines(_left_out(status), share // 2),
         "fields": fit_lines([*map(_field_line, fields_there)], share // 2),
         "embedder": clip(status.embedder),
         "database": clip(status.database),
@@ -129,10 +130,21 @@ def status_result(
         *([f"Being indexed now: {', '.join(indexing)}"] if indexing else []),
         *([f"Not indexed ({total:,}):", _list(named)] if named else []),
         *(["Failed, to be tried again:", _list(fields["errors"])] if fields["errors"] else []),
+        *(["Left out:", _list(fields["left_out"])] if fields["left_out"] else []),
         *([f"Fields for `where`: {'; '.join(fields['fields'])}."] if fields["fields"] else []),
         f"Embedder {fields['embedder']}; index `{fields['database']}`, {status.size_on_disk:,} bytes.",
     ]
     return _paged(fields, lines, "index_status", page, count)
+
+
+def _left_out(status: Status) -> list[str]:
+    """The files that are not read, of each collection."""
+    several = len(status.collections) > 1
+    return [
+        f"{each.collection.name}: {line}" if several else line
+        for each in status.collections
+        for line in left_out_lines(each.left_out)
+    ]
 
 
 def _field_line(field: MetadataField) -> str:

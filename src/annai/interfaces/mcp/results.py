@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 from annai.answers import Answer, Hit, Query
+from annai.files.pages import page_name
 from annai.interfaces.mcp.budget import (
     Excerpt,
     Item,
@@ -17,7 +18,7 @@ from annai.interfaces.mcp.budget import (
     fit_lines,
     hit_fields,
 )
-from annai.interfaces.render import correction_lines, result_count, unmatched_lines
+from annai.interfaces.render import correction_lines, more_place, result_count, unmatched_lines
 
 NOTE_TOKENS = 150
 """Tokens of a budget that are reserved for notes on the results as a whole, besides the answer's own notes."""
@@ -149,14 +150,15 @@ def _result(rank: int, excerpt: Excerpt) -> Item:
             fields["content_start_line"] = excerpt.first_line
     lines = [f"### {rank}. {' · '.join(facts)}"]
     lines += [fence(excerpt.content)] if excerpt.content else []
-    lines += [f"Also line {each.line}: {each.heading}" for each in hit.more]
+    lines += [f"Also {more_place(each, hit.path)}: {each.heading}" for each in hit.more]
     return fields, "\n".join(lines)
 
 
 def _facts(hit: Hit) -> list[str]:
     old = [] if hit.index_status == "latest" else [_STATUS_NOTES[hit.index_status]]
     place = f"{hit.file or hit.path}:{line_span(hit.start_line, hit.end_line)}"
-    return [place, f"{hit.score:.2f}", hit.breadcrumbs, *old]
+    pages = [page_name(hit.path, hit.page)] if hit.page else []
+    return [place, *pages, f"{hit.score:.2f}", hit.breadcrumbs, *old]
 
 
 def _truncation_fact(excerpt: Excerpt) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from annai.answers import breadcrumbs
+from annai.files.pages import shown_pages
 from annai.interfaces.render import content_json
 from annai.text.lines import LINE_END, Lines
 from annai.text.outline import outline
@@ -62,7 +63,7 @@ _DROPPED_WHOLE = {"script", "style", "template", "noscript", "iframe", "object",
 
 _WEB_SCHEMES = {"http", "https", "mailto"}
 
-_SUFFIXES = ("", ".md", ".mdx", ".markdown", ".rst", ".txt")
+_SUFFIXES = ("", ".md", ".mdx", ".markdown", ".rst", ".txt", ".org", ".adoc", ".html")
 _FOLDER_PAGES = ("index", "README", "_index")
 """The document that a link to a folder means, as the generators of sites have it."""
 
@@ -111,7 +112,8 @@ def document_html(document: Document, documents: Callable[[], Sequence[str]], si
     import pyromark
 
     paths = functools.cache(lambda: frozenset(documents()))
-    marked = _with_line_marks(document.text[document.body_start :], Lines(document.text).number(document.body_start))
+    body = shown_pages(document.path, document.text[document.body_start :])
+    marked = _with_line_marks(body, Lines(document.text).number(document.body_start))
 
     def checked(tag: str, attribute: str, value: str) -> str | None:
         if attribute == "data-line":

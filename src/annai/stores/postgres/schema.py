@@ -179,7 +179,7 @@ MIGRATIONS = (
     CREATE INDEX annai_vectors_of_documents ON annai_vectors (collection_id, document_id) WHERE is_passage;
     """,
     """
-    -- What the embedder made of a fixed text: embedders/probe.py.
+    -- What the embedder made of a fixed text: models/probe.py.
     ALTER TABLE annai_collections ADD COLUMN probe text NOT NULL DEFAULT '';
     """,
 )

@@ -183,7 +183,7 @@ MIGRATIONS = (
     ALTER TABLE collections ADD COLUMN origin TEXT NOT NULL DEFAULT '';
     """,
     """
-    -- What the embedder made of a fixed text: embedders/probe.py.
+    -- What the embedder made of a fixed text: models/probe.py.
     ALTER TABLE collections ADD COLUMN probe TEXT NOT NULL DEFAULT '';
     """,
 )

@@ -165,7 +165,7 @@ function drawResult(hit) {
   const status = find(".status");
   status.textContent = hit.index_status === "latest" ? "" : say(`status_${hit.index_status}`);
   status.classList.add(hit.index_status);
-  find(".file").append(...marked(hit.file, hit.marks.file), `:${hit.preview_line}`);
+  find(".file").append(...marked(hit.file, hit.marks.file), hit.place);
   find(".preview").append(...marked(hit.preview, hit.marks.preview));
   const percent = say("score", { percent: Math.round(hit.score * 100) });
   const meter = find("meter");
