@@ -3,6 +3,8 @@
 #   docker build --tag annai .
 #   docker run --rm --read-only --tmpfs /tmp --volume ./docs:/documents --publish 127.0.0.1:24280:24280 annai
 #
+# deploy/compose.yaml runs it for a team, with PostgreSQL (docs/team.md).
+#
 # `docker exec CONTAINER cat .annai/token` shows the token that callers send. The index is kept in /documents/.annai: mount the folder so that user 1000 can write there.
 
 FROM python:3.13-slim AS build
@@ -13,8 +15,9 @@ RUN python -m venv /annai && /annai/bin/pip install --no-cache-dir '.[documents,
 
 FROM python:3.13-slim
 RUN useradd --uid 1000 --create-home annai \
-  && mkdir -p /home/annai/.config/annai \
-  && printf '[server]\nhost = "0.0.0.0"\n' > /home/annai/.config/annai/config.toml
+  && mkdir -p /home/annai/.config/annai /srv/annai \
+  && printf '[server]\nhost = "0.0.0.0"\n' > /home/annai/.config/annai/config.toml \
+  && chown -R annai:annai /home/annai /srv/annai
 COPY --from=build /annai /annai
 ENV PATH=/annai/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 USER 1000

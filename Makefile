@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help try test conformance fuzz chaos lint docs picture screenshots bench quality model mcpb clean
+.PHONY: help try test systems conformance fuzz chaos lint docs picture screenshots bench quality model mcpb clean
 
 help:
 	@echo "make try     install annai here and search the example documents"
 	@echo "make test    check style and types, and run every test"
 	@echo "make conformance run the official suite of the Model Context Protocol (needs npm)"
+	@echo "make systems check the types as they are on Windows and macOS"
 	@echo "make fuzz    try whatever could arrive: files, settings, calls (five minutes)"
 	@echo "make chaos   kill, freeze and confuse a server, then compare its index with a new one (ten minutes)"
 	@echo "make docs    renew the generated pages in docs/, and build the site in build/site"
@@ -47,6 +48,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+systems: $(VENV)/.dev
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 src
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin src
+
 docs: picture
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/mcp_transcript.py
@@ -64,6 +69,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/static.py
 	$(BIN)/python benchmarks/embedders.py
 	$(BIN)/python benchmarks/server.py
+	$(BIN)/python benchmarks/team.py
 	$(BIN)/python benchmarks/mcp_start.py
 	$(BIN)/python benchmarks/mcp_lists.py
 	$(BIN)/python benchmarks/stores.py

@@ -1,7 +1,9 @@
 """How is a failing PostgreSQL tested? With a server of its own, which may be crashed, closed and filled up."""
 
+import os
 import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +18,11 @@ ACCESS = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 class Cluster:
     """A PostgreSQL on a port of this machine that asks for passwords; its superuser needs none on a socket."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
         self.port = _free_port()
         self._server = prepare_postgres(
             folder,
+            *settings,
             "listen_addresses = '127.0.0.1'",
             f"port = {self.port}",
             f"unix_socket_directories = '{folder}'",
@@ -53,6 +56,12 @@ class Cluster:
         """Call `pg_ctl` and wait for the end of what it does."""
         self._run("pg_ctl", "-w", "-l", str(self.folder / "log"), *words)
 
+    def shell(self, commands: str, **environment: str) -> None:
+        """Run commands as an administrator does on the server's machine, with PostgreSQL's own programs."""
+        own = {"PGHOST": str(self.folder), "PGPORT": str(self.port), "PGUSER": "postgres"}
+        path = f"{self._server.bin_path}{os.pathsep}{os.environ['PATH']}"
+        subprocess.run(["bash", "-euc", commands], env=os.environ | own | environment | {"PATH": path}, check=True)
+
     def own(self, folder: Path) -> Path:
         """Make a folder that is the server's own."""
         folder.mkdir()
@@ -68,10 +77,10 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster() -> Iterator[Cluster]:
-    """A server that runs, until the block ends."""
+def running_cluster(*settings: str) -> Iterator[Cluster]:
+    """A server that runs with these lines of postgresql.conf, until the block ends."""
     with memory_folder("postgres") as folder:
-        cluster = Cluster(folder)
+        cluster = Cluster(folder, *settings)
         cluster.control("start")
         try:
             yield cluster

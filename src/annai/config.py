@@ -7,6 +7,7 @@ import dataclasses
 import logging
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -289,7 +290,7 @@ def make_state_folder(folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     if folder.name == STATE_FOLDER:
-        if os.name == "posix" and (status := folder.stat()).st_mode & 0o077 and status.st_uid == os.getuid():
+        if sys.platform != "win32" and (status := folder.stat()).st_mode & 0o077 and status.st_uid == os.getuid():
             folder.chmod(0o700)
         if not (folder / ".gitignore").exists():
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
@@ -303,7 +304,7 @@ def private_opener(path: str, flags: int) -> int:
 def make_private_file(file: Path) -> None:
     """Make an empty file that only its owner can read, unless it is there; one of our own is made so."""
     os.close(private_opener(os.fspath(file), os.O_RDWR | os.O_CREAT))
-    if os.name == "posix" and (status := file.stat()).st_mode & 0o077 and status.st_uid == os.getuid():
+    if sys.platform != "win32" and (status := file.stat()).st_mode & 0o077 and status.st_uid == os.getuid():
         file.chmod(0o600)
 
 

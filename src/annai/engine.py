@@ -258,12 +258,14 @@ class Engine(Project):
         was indexed before can be searched all the same; it is raised only if there is nothing to search.
         """
         searched = collections.searchable(self.store, self.config, names)
+        own = [each for each in searched if collections.is_here(self.store, self.config, each)]
+        if self.read_only and not own:
+            return Freshness(self.store.requests.due([each.name for each in searched]))  # Another machine indexes them.
         if self.read_only:
             return Freshness(
                 problem="The index cannot be written (its folder is read-only, or the disk is full); "
                 "answers may be out of date."
             )
-        own = [each for each in searched if collections.is_here(self.store, self.config, each)]
         errors: list[AnnaiError] = []
         for collection in own:
             with _noted(errors):

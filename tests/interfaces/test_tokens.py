@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from annai.config import Config
 from annai.engine import Engine
 from annai.errors import ConfigError, without_secrets
 from annai.interfaces.audit import Audit
-from annai.interfaces.callers import Doorkeeper, Permissions
+from annai.interfaces.callers import Doorkeeper, Permissions, PermittedProject
 from annai.interfaces.http import Application
 from annai.interfaces.limits import Limiter
 from annai.interfaces.logs import JsonFormatter
@@ -25,6 +26,7 @@ from annai.interfaces.metrics import Metrics
 from annai.interfaces.page.keys import Keys
 from annai.interfaces.page.routes import PUBLIC_PATHS, Page
 from annai.interfaces.rpc import METHODS, Service
+from annai.project import OPERATIONS
 from annai.serving.client import Client
 from annai.serving.tokens import TokenFile
 from tests.agents import ERAS, Agent, text
@@ -166,6 +168,12 @@ CALLS: dict[str, list[dict[str, object]]] = {
 
 def test_every_call_is_tried() -> None:
     assert CALLS.keys() == METHODS.keys(), "what may a token for one collection see of a new call? try it in CALLS"
+
+
+def test_every_call_takes_what_the_project_takes() -> None:
+    for operation in OPERATIONS.values():
+        name = operation.method.__name__
+        assert signature(getattr(PermittedProject, name)) == signature(getattr(Engine, name)), name
 
 
 @pytest.mark.parametrize("token", ["bound", "keeper", "lost"])

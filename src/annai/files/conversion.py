@@ -239,7 +239,9 @@ def _reply(suffix: str, data: bytes, max_text: int) -> dict[str, object]:
 
 def _limit(memory: int) -> None:
     """Let the system refuse more memory than that, and every file that is written."""
-    with suppress(ImportError, ValueError, OSError):
+    if sys.platform == "win32":
+        return
+    with suppress(ValueError, OSError):
         import resource
 
         base = 0
@@ -253,7 +255,9 @@ def _limit(memory: int) -> None:
 
 def _limit_time(seconds: float) -> None:
     """Let the system end this process if it computes much longer than it may, should nobody else do so."""
-    with suppress(ImportError, ValueError, OSError):
+    if sys.platform == "win32":
+        return
+    with suppress(ValueError, OSError):
         import resource
 
         used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])

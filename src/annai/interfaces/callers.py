@@ -247,18 +247,27 @@ class PermittedProject(Project):
         mode: ImportMode = "update",
         chunk_size: int | None = None,
         chunk_overlap: int | None = None,
+        allow_deletions: bool = False,
+        adopt: bool = False,
         *,
         progress: Progress | None = None,
     ) -> ImportSummary:
         """Index one collection."""
-        return self.engine.import_collection(name, mode, chunk_size, chunk_overlap, progress=progress)
+        return self.engine.import_collection(
+            name, mode, chunk_size, chunk_overlap, allow_deletions, adopt, progress=progress
+        )
 
     @_audited
     def rebuild(
-        self, paths: Sequence[str] = (), force: bool = False, *, progress: Progress | None = None
+        self,
+        paths: Sequence[str] = (),
+        force: bool = False,
+        allow_deletions: bool = False,
+        *,
+        progress: Progress | None = None,
     ) -> ImportSummary:
         """Index again what lies under these paths."""
-        return self.engine.rebuild(paths, force, progress=progress)
+        return self.engine.rebuild(paths, force, allow_deletions, progress=progress)
 
     @_audited
     def request_index(self, path: str, force: bool = False) -> Queued:

@@ -5,6 +5,7 @@ know the file's secret. A crash leaves the file without its server, and another 
 """
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,7 +106,7 @@ def _read_private(file: Path) -> str:
     try:
         with file.open(encoding="ascii", errors="replace") as stream:
             status = os.fstat(stream.fileno())
-            if os.name == "posix" and (status.st_mode & 0o077 or status.st_uid != os.getuid()):
+            if sys.platform != "win32" and (status.st_mode & 0o077 or status.st_uid != os.getuid()):
                 return ""
             return stream.read().strip()
     except FileNotFoundError:
@@ -144,6 +145,8 @@ def _is_process(record: ServerRecord) -> bool:
 
     While it does, the port is its own: no other process can answer there.
     """
+    if sys.platform != "linux":
+        return False
     try:
         # The name in parentheses may hold anything; behind it, the first field is the state and the 20th the start.
         fields = Path(f"/proc/{record.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()

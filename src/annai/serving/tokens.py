@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import secrets
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ class TokenFile:
         try:
             with self._file.open("rb") as stream:
                 status = os.fstat(stream.fileno())
-                if os.name == "posix" and (status.st_mode & 0o022 or status.st_uid not in (0, os.getuid())):
+                if sys.platform != "win32" and (status.st_mode & 0o022 or status.st_uid not in (0, os.getuid())):
                     raise ConfigError(f"Others can change {self._file}, so it is not used; `chmod 600` it.")
                 return decode(_PROJECTS, from_json(stream.read()), "it")
         except FileNotFoundError:

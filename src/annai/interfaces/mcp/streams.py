@@ -42,9 +42,10 @@ def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
     if null > 2:
         os.close(null)
     for descriptor in (incoming, outgoing):
-        # Some programs pass non-blocking pipes; not every system lets us change that.
-        with suppress(OSError, AttributeError):
-            os.set_blocking(descriptor, True)
+        # Some programs pass non-blocking pipes.
+        if sys.platform != "win32":
+            with suppress(OSError):
+                os.set_blocking(descriptor, True)
     return os.fdopen(incoming, "rb"), os.fdopen(outgoing, "wb", buffering=0)
 
 
@@ -62,7 +63,7 @@ def flush_errors() -> None:
 
 def has_reader(stream: BinaryIO) -> bool:
     """Whether anybody can still read what is written to a pipe; true where that cannot be known."""
-    if not hasattr(select, "poll"):
+    if sys.platform == "win32":
         return True
     poll = select.poll()
     poll.register(stream, 0)

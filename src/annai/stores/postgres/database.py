@@ -190,7 +190,10 @@ class PostgresDatabase:
         if self._is_newer:
             raise newer(self._server, self.number("SELECT version FROM annai_schema"))
         if self.read_only:
-            raise StoreReadOnly(f"The PostgreSQL at {self._server} is a read replica; write to its primary instead.")
+            raise StoreReadOnly(
+                f"The PostgreSQL at {self._server} can only be read with this store.url (it is a read replica, or its "
+                "user may not write); change the index on the machine that indexes it."
+            )
         with self._transaction("BEGIN"):
             # Whoever upgrades the index waits for this transaction, or this one for the upgrade.
             self.rows("SELECT pg_advisory_xact_lock_shared(hashtext(%s))", (self.lock_name("schema"),))
