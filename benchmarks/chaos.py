@@ -500,7 +500,7 @@ def compare(chaos: Chaos) -> list[str]:
     fresh = chaos.aside / chaos.tree.name
     shutil.copytree(chaos.tree, fresh, ignore=shutil.ignore_patterns(STATE_FOLDER))
     for folder in (chaos.tree, fresh):
-        done = chaos.run("import", "-m", "update", cwd=folder)
+        done = chaos.run("import", "-m", "update", "--allow-deletions", cwd=folder)
         if done.returncode:
             return [f"the index cannot be brought up to date: {last_line(done.stderr)}"]
     try:

@@ -34,6 +34,8 @@ class Service:
     requests: list[ReceivedRequest] = field(default_factory=list)
     planned: deque[dict[str, Any]] = field(default_factory=deque)
     """Each: status, headers, body (text), cut (bytes missing at the end), change (applied to the answer) or hang."""
+    change: Answer | None = None
+    """Applied to every answer, as if there were another model."""
     release: threading.Event = field(default_factory=threading.Event)
     """Set to end the requests that `hang`."""
     active: int = 0
@@ -166,6 +168,7 @@ def running() -> Iterator[Service]:
                 status, text = refusal[0], json.dumps({"error": refusal[1]})
             if text is None and status == 200 and answer:
                 made = answer(body)
+                made = service.change(made) if service.change else made
                 text = json.dumps(planned["change"](made) if "change" in planned else made)
             sent = (text or json.dumps({"error": {"message": "as planned", "code": status}})).encode()
             self.send_response(status)

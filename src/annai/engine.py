@@ -30,6 +30,7 @@ from annai.files.folders import folder_entries
 from annai.files.scanner import differs, left_out
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
+from annai.indexing.recognition import check_model
 from annai.indexing.updates import POLL_SECONDS, Updates
 from annai.project import Confirm, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
@@ -122,7 +123,9 @@ class Engine(Project):
         cache = self.config.database_path.with_name(CACHE_NAME) if remembers else None
         with self._embedders_lock:
             if settings not in self._embedders:
-                self._embedders[settings] = load_embedder(settings, self.config.model, self.config.retry, cache=cache)
+                embedder = load_embedder(settings, self.config.model, self.config.retry, cache=cache)
+                embedder.is_watched = embedder.may_change
+                self._embedders[settings] = embedder
             return self._embedders[settings]
 
     @cached_property
@@ -318,6 +321,13 @@ class Engine(Project):
         """A block within which nobody else indexes; raises `IndexBusy` if another process does not finish in time."""
         return self._updates.alone()
 
+    def mend_store(self) -> bool:
+        """Give the engine beside the index what it lost, unless another process is indexing; returns whether it has."""
+        with self.lock.exclusive() as mine:
+            if mine:
+                self.store.sweep()
+            return mine
+
     def restore(self, name: str, document: Document) -> None:
         """Index a document once more from the text that the index itself holds."""
         self._indexer.restore(collections.find(self.store, self.config, name), document)
@@ -354,6 +364,9 @@ class Engine(Project):
             )
         if freshness.problem:
             answer = self._compare_with_disk(answer, query.where.clean_only)
+        if problem := self.store.problem:
+            slower = f"answered by the index file, more slowly: {problem}"
+            answer = dataclasses.replace(answer, note="; ".join(filter(None, (answer.note, slower))))
         return dataclasses.replace(
             answer,
             results=tuple(
@@ -407,7 +420,12 @@ class Engine(Project):
         """Search collections that have the same embedder; without it, by words alone."""
         embedder = self.embedder_of(query.where.collections[0])
         try:
-            return search(self.store, embedder, query)
+            answer = search(self.store, embedder, query)
+            if query.mode != "keyword" and embedder.is_watched:
+                for name in query.where.collections:
+                    found = collections.find(self.store, self.config, name)
+                    check_model(self.store, found, embedder.identity, embedder.probed)
+            return answer
         except EmbedderError as error:
             if query.mode != "hybrid":
                 raise

@@ -50,10 +50,13 @@ def own_server(config: Config) -> "ServerRecord | None":
     """The project's running server, if it has the index that these settings name."""
     if not config.pid_path.exists():
         return None
+    from annai.serving.changes import store_digest
     from annai.serving.pidfile import running
 
     record = running(config)
-    return record if record and record.database == str(config.database_path) else None
+    if record is None or record.database != str(config.database_path):
+        return None
+    return record if record.store in ("", store_digest(config)) else None
 
 
 def _open_here(config: Config) -> Project:

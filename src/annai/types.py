@@ -39,6 +39,8 @@ class Collection:
     """In an index that machines share, the machine that indexes it; the others only serve it. Empty: nobody yet."""
     origin: str = ""
     """The file system that its folder was on when it was last compared (`indexing.deletions`); empty if unknown."""
+    probe: str = ""
+    """What its embedder made of a fixed text (`models.probe`): another model under the same name makes another."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from annai.engine import Engine
 from annai.errors import ConfigError, EmbedderError, EmbedderMismatch
 from annai.models.catalog import MODELS, RERANKERS
 from annai.models.names import known_model, served_model
+from annai.models.probe import PROBE_TEXT
 from annai.models.unloading import LOW_MEMORY_IDLE_SECONDS, AutoUnloaded
 from annai.models.vectors import configured_dimension, folder_name
 from annai.settings import Embedding, Model, Pooling
@@ -380,17 +381,17 @@ def test_moved_files_and_rebuilds_cost_no_requests(docs: Path, write: Write) -> 
         config = service_config(docs, service)
         with Engine(config) as engine:
             engine.refresh()
-        before = len(service.requests)
+        before = len(service.texts())
         (docs / "folder").mkdir()
         (docs / "a.md").rename(docs / "folder" / "moved.md")
         with Engine(config) as engine:
             engine.refresh()
             engine.import_collection("root", "replace")
-            assert len(service.requests) == before
+            assert {*service.texts()[before:]} == {PROBE_TEXT}
             assert engine.search(Query("apple", mode="vector")).results[0].path == "folder/moved.md"
         with Engine(override(config, "embedding", cache_mb=0)) as engine:
             engine.import_collection("root", "replace")
-        assert len(service.requests) > before + 1
+        assert any("apple a day" in text for text in service.texts()[before:])
 
 
 def test_a_models_name_is_enough_to_choose_it(folders: dict[str, Path]) -> None:

@@ -25,6 +25,7 @@ from annai.engine import Engine
 from annai.errors import ServerError
 from annai.interfaces.http import Application
 from annai.interfaces.rpc import Service
+from annai.opening import own_server
 from annai.serving import daemon
 from annai.serving.client import Client
 from annai.serving.pidfile import SAME_SECONDS, ServerRecord, publish, read_record, read_token, running
@@ -294,6 +295,18 @@ def test_a_server_whose_pid_file_is_gone_or_anothers_ends(place: LivingProject) 
     publish(load_config(docs_dir=place.folder), dataclasses.replace(record, secret="another"))  # noqa: S106 - a test's
     eventually(lambda: is_gone(record))
     assert (place.folder / ".annai" / "server.pid").exists()
+
+
+def test_a_server_whose_settings_name_another_store_is_asked_nothing_and_ends(place: LivingProject) -> None:
+    child = place.foreground()
+    settings = place.folder / "annai.toml"
+    settings.write_text(SETTINGS + "[search]\nlimit = 3\n[store")  # Half written.
+    settings.write_text(SETTINGS + '[store]\ncollection_name = "other"\n')
+    assert own_server(load_config(docs_dir=place.folder)) is None
+    _, errors = child.communicate(timeout=60)
+    assert "ending: [store] in annai.toml changed; `annai server start` serves the index that it names now" in errors
+    assert child.returncode == 0
+    assert "a.md" in place.annai("search", "apple").stdout
 
 
 def test_a_server_that_nobody_asks_ends(make_place: Callable[..., LivingProject]) -> None:

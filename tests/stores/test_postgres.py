@@ -436,7 +436,7 @@ def test_an_older_index_tells_what_documents_say_about_themselves(postgres_url: 
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("DROP TABLE annai_metadata")
         connection.execute("DROP INDEX annai_vectors_of_documents")
-        connection.execute("ALTER TABLE annai_collections DROP COLUMN owner, DROP COLUMN origin")
+        connection.execute("ALTER TABLE annai_collections DROP COLUMN owner, DROP COLUMN origin, DROP COLUMN probe")
         connection.execute("UPDATE annai_schema SET version = 3")
     replica = postgres_url.replace("search_path", "default_transaction_read_only%3Don%20-csearch_path")
     # A replica has it when its primary was upgraded, by whoever may write.

@@ -62,13 +62,8 @@ def test_an_older_file_tells_what_documents_say_about_themselves(
         fields, tags = store.fields("a"), sorted(store.metadata("a", "tags"))
         assert tags
     with SqliteStore(file) as older:
-        for statement in (
-            "DROP TABLE metadata",
-            "ALTER TABLE collections DROP COLUMN owner",
-            "ALTER TABLE collections DROP COLUMN origin",
-            "PRAGMA user_version = 7",
-            "PRAGMA wal_checkpoint(TRUNCATE)",
-        ):
+        newer = (f"ALTER TABLE collections DROP COLUMN {name}" for name in ("owner", "origin", "probe"))
+        for statement in ("DROP TABLE metadata", *newer, "PRAGMA user_version = 7", "PRAGMA wal_checkpoint(TRUNCATE)"):
             older._database.rows(statement)
 
     def open_read_only(database: Database) -> apsw.Connection:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from annai import plugins
 from annai.errors import EmbedderError
+from annai.models.probe import PROBE_TEXT, pack_probe
 from annai.settings import Embedding, Model, Retry
 
 if TYPE_CHECKING:
@@ -52,11 +53,18 @@ class Embedder(ABC):
     """The limit of a batch: the `length` of its longest text times the number of texts, since short ones are padded."""
     parallel_batches: int = 1
     """How many batches may be embedded at the same time."""
+    may_change: bool = False
+    """Whether another model may answer to the same name one day, as that of a service may."""
+    is_watched: bool = False
+    """Whether to probe the model with the first question, for somebody who compares it with an index."""
+    probed: str = ""
+    """What the model made of a fixed text when it was last asked (`models.probe`); empty until then."""
     cache: "VectorCache | None" = None
     """Caches the vectors of documents, if it is set."""
 
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size or DEFAULT_BATCH_SIZE
+        self._is_dimension_learned = False
 
     @abstractmethod
     def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:
@@ -72,14 +80,32 @@ class Embedder(ABC):
 
     def embed_query(self, text: str) -> Vectors:
         """The vector of a question: one row of length `dimension`."""
-        return cast(Vectors, self._embed([text], "query")[0])
+        if not self.is_watched or self.probed:
+            return cast(Vectors, self._embed([text], "query")[0])
+        # With the first question, so that it costs no request of its own.
+        vector, probe = self._embed([text, PROBE_TEXT], "query")
+        self.probed = pack_probe(probe)
+        return cast(Vectors, vector)
+
+    def probe(self) -> str:
+        """Ask the model for the vector of a fixed text, by which it is recognized (`models.probe`)."""
+        if self._is_dimension_learned:
+            self.dimension = 0  # Another model may have another.
+        self.probed = pack_probe(normalise_rows(self._check(self.embed_probe(), 1))[0])
+        if self.cache is not None:
+            self.cache.check_model(self.identity, self.probed)
+        return self.probed
+
+    def embed_probe(self) -> Vectors:
+        """The vector of `PROBE_TEXT`, as that of a question, for an import: it may take its time."""
+        return self.embed_batch([PROBE_TEXT], "query")
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """The vectors of texts, one row each, in their order."""
         if self.cache is None:
             return self._embed(texts, "document")
         vectors = self.cache.get_or_embed(self.identity, texts, lambda missing: self._embed(missing, "document"))
-        self.dimension = self.dimension or vectors.shape[1]
+        self._learn_dimension(vectors.shape[1])
         return vectors
 
     def close(self) -> None:
@@ -158,10 +184,15 @@ class Embedder(ABC):
         if not expected or vectors.shape != (count, expected) or not np.isfinite(vectors).all():
             raise EmbedderError(
                 f"{self.identity} returned vectors of shape {vectors.shape} for {count} texts, not "
-                f"{expected or 'some'} finite numbers for each; check [embedding] in annai.toml."
+                f"{expected or 'some'} finite numbers for each; check [embedding] in annai.toml. If its model has "
+                "changed, run `annai import -m replace`."
             )
-        self.dimension = expected
+        self._learn_dimension(expected)
         return vectors
+
+    def _learn_dimension(self, dimension: int) -> None:
+        if not self.dimension:
+            self.dimension, self._is_dimension_learned = dimension, True
 
 
 class AdditiveEmbedder(Embedder):

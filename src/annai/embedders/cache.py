@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from annai.config import make_private_file
 from annai.embedders.base import Vectors, normalise_rows
+from annai.models.probe import is_same_model
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ CREATE TABLE IF NOT EXISTS vectors (
     used INTEGER NOT NULL     -- the higher, the later it was last used
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS vectors_used ON vectors (used);
+CREATE TABLE IF NOT EXISTS models (identity TEXT PRIMARY KEY, probe TEXT NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -68,6 +70,21 @@ class VectorCache:
             return embed([])
         # New vectors are rounded too, so that a text has the same vector before and after it is cached.
         return normalise_rows(np.stack([vectors[key] for key in keys]).astype(np.float32))
+
+    def check_model(self, identity: str, probe: str) -> None:
+        """Forget everything if another model answers to this name than the one that made the vectors."""
+
+        def compare(connection: apsw.Connection) -> None:
+            with connection:
+                kept = connection.execute("SELECT probe FROM models WHERE identity = ?", (identity,)).get
+                if kept and not is_same_model(kept, probe):
+                    connection.execute("DELETE FROM vectors")
+                    connection.execute("DELETE FROM models")
+                    kept = None
+                if not kept:
+                    connection.execute("INSERT INTO models VALUES (?, ?)", (identity, probe))
+
+        self._attempt(compare)
 
     def close(self) -> None:
         """Close the file."""

@@ -9,6 +9,7 @@ import numpy as np
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
 from annai.models.catalog import KnownModel
+from annai.models.probe import PROBE_TEXT
 from annai.models.remote import MAX_QUERY_WAIT_SECONDS, ServiceError, check_url, retry
 from annai.models.vectors import NO_PREFIXES, configured_prefixes
 from annai.settings import Embedding, Retry
@@ -23,6 +24,8 @@ DEFAULT_MAX_TOKENS = 512
 
 class ServiceEmbedder(Embedder):
     """Asks a service for vectors; a service implements `request`."""
+
+    may_change = True
 
     def __init__(self, settings: Embedding, retry: Retry, known: KnownModel | None, batch_size: int) -> None:
         super().__init__(settings.batch_size or batch_size)
@@ -42,7 +45,13 @@ class ServiceEmbedder(Embedder):
 
     def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:
         """Send a request, and retry it as the settings say."""
-        max_wait = MAX_QUERY_WAIT_SECONDS if kind == "query" else math.inf
+        return self._ask(texts, kind, MAX_QUERY_WAIT_SECONDS if kind == "query" else math.inf)
+
+    def embed_probe(self) -> Vectors:
+        """Wait as long as for documents."""
+        return self._ask([PROBE_TEXT], "query", math.inf)
+
+    def _ask(self, texts: Sequence[str], kind: Kind, max_wait: float) -> Vectors:
         try:
             rows = retry(lambda: self.request(texts, kind), self._retry, max_wait=max_wait)
         except ServiceError as error:

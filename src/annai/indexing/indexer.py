@@ -40,6 +40,7 @@ from annai.indexing.preparation import (
 from annai.indexing.probe import KILLED_TWICE, find_killers
 from annai.indexing.processes import process_count
 from annai.indexing.recipe import check_settings, fingerprint
+from annai.indexing.recognition import check_model, record_model
 from annai.indexing.run import Run
 from annai.project import Confirm
 from annai.splitters.base import load_splitter
@@ -47,8 +48,8 @@ from annai.stores.base import (
     LONGEST_PAUSE_SECONDS,
     PROCESS_ENDED,
     STAGING_SUFFIX,
-    DocumentWriter,
     RequestResult,
+    Store,
 )
 from annai.stores.machine import machine_name
 from annai.timer import Stopwatch, timer, timestamp
@@ -105,7 +106,7 @@ class Indexer:
     `replace` must hold the index lock.
     """
 
-    def __init__(self, store: DocumentWriter, embedder_of: Callable[[str], Embedder], config: Config) -> None:
+    def __init__(self, store: Store, embedder_of: Callable[[str], Embedder], config: Config) -> None:
         self._store = store
         self._embedder_of = embedder_of
         self._config = config
@@ -261,9 +262,8 @@ class Indexer:
 
     def _build(self, collection: Collection, name: str, run: Run) -> Outcomes:
         """Index everything of a collection into another one."""
-        staging = self._record_settings(
-            dataclasses.replace(collection, name=name, description="", enabled=False, imported_at="", settings="")
-        )
+        empty = dataclasses.replace(collection, name=name, description="", enabled=False, imported_at="")
+        staging = self._record_settings(dataclasses.replace(empty, settings="", embedder="", probe=""))
         with timer("scan"):
             found = self._scan(collection, {}, count_left_out=True)
         outcomes: Outcomes = Counter()
@@ -271,13 +271,18 @@ class Indexer:
         for batch in self._apply(staging, found.changes, run):
             outcomes.update((collection.name, each.outcome) for each in batch)
             run.check()
-        self._store.save_collection(dataclasses.replace(staging, imported_at=timestamp()))
+        # Read it again: the embedder was noted meanwhile.
+        built = next((each for each in self._store.collections() if each.name == name), staging)
+        self._store.save_collection(dataclasses.replace(built, imported_at=timestamp()))
         return outcomes
 
     def restore(self, collection: Collection, document: Document) -> None:
         """Split, embed and write a document again, from its text in the index."""
         from annai.text.outline import outline  # only a repair needs it here
 
+        embedder = self._embedder(collection)
+        if not embedder.is_additive:
+            check_model(self._store, collection, embedder.identity, embedder.probed or embedder.probe())
         whole = dataclasses.replace(document, outline=outline(document.text, document.format, document.body_start))
         chunking = chunking_of(self._config, collection)
         sections = load_splitter(chunking.strategy)(whole, chunking)
@@ -357,15 +362,11 @@ class Indexer:
         """Raise `EmbedderMismatch` if another embedder made the index: their vectors cannot be compared."""
         expected = self._embedder(collection).identity
         # An index without documents has no vectors to compare: the settings may change their mind.
-        if collection.embedder not in ("", expected) and self._has_documents(collection):
+        if collection.embedder not in ("", expected) and self._store.dimension(collection.name):
             raise EmbedderMismatch(
                 f"The collection {collection.name!r} was indexed with {collection.embedder}, but the settings ask for "
                 f"{expected}; run `annai import -c {collection.name} -m replace`."
             )
-
-    def _has_documents(self, collection: Collection) -> bool:
-        states = self._store.states(collection.name).values()
-        return any(not state.problem or state.problem.kind == "failed" for state in states)
 
     def _queue(self, collection: str, paths: Sequence[str], at_once: bool, first: bool) -> list[int]:
         """Queue the paths and return the requests' ids; a pending one that was not tried yet is kept, unless `first`.
@@ -390,15 +391,14 @@ class Indexer:
         return self._embedder_of(collection.name.removesuffix(STAGING_SUFFIX))
 
     def _record_settings(self, collection: Collection, *, adopt: bool = False) -> Collection:
-        """Store the embedder and settings that the index is made with; if the settings changed, index every file.
+        """Store the settings that the index is made with; if they changed, index every file.
 
         In an index that machines share, that needs a word of its own: another's settings would do so by turns.
         """
-        embedder = self._embedder(collection).identity
         made_with = self._fingerprint(collection)
         if self._store.shared and not adopt:
             check_settings(collection, made_with)
-        recorded = dataclasses.replace(collection, embedder=embedder, settings=made_with)
+        recorded = dataclasses.replace(collection, settings=made_with)
         if recorded != collection:
             # In this order: killed in between, the next run finds the old settings and marks the files again.
             if collection.settings != recorded.settings:
@@ -492,8 +492,11 @@ class Indexer:
         max_passages = max(least, embedder.batch_size * embedder.parallel_batches)
         # What needs no embedder comes first: it is in the first batch, and done even if there is none.
         ordered = sorted(changes, key=lambda change: change.kind in TO_READ)
+        is_checked = False
         for batch in batches(self._prepare(collection, ordered, killers, run), max_passages):
             try:
+                if not is_checked and any(each.document for each in batch):
+                    collection, is_checked = record_model(self._store, collection, embedder), True
                 written = self._write(collection, batch)
             except EmbedderError:
                 yield self._write(collection, [each for each in batch if not each.document])

@@ -35,6 +35,7 @@ from annai.interfaces.page.keys import Keys
 from annai.interfaces.page.routes import PUBLIC_PATHS, Page
 from annai.interfaces.rpc import Service
 from annai.serving import daemon, pidfile
+from annai.serving.changes import StoreChanges, store_digest
 from annai.serving.pidfile import ServerRecord
 from annai.serving.tokens import TokenFile
 from annai.settings import Server as ServerSettings
@@ -95,6 +96,7 @@ class _Server(uvicorn.Server):
         self._engine = engine
         self._record = record
         self._worker = worker
+        self._changes = StoreChanges(config)
         keys, metrics = Keys(), Metrics(engine)
         self._doors = Doorkeeper(daemon.required_token(config), TokenFile(config))
         self._audit = _open_audit(config)
@@ -190,7 +192,7 @@ class _Server(uvicorn.Server):
         self._application.last_call = time.monotonic()
 
     async def _end_if_orphaned(self) -> None:
-        """End if the project, the pid file or the clients are gone."""
+        """End if the project, the pid file or the clients are gone, or the settings name another store."""
         config = self._project
         idle = config.server.idle_shutdown_minutes * 60
         current = pidfile.read_record(config)
@@ -201,6 +203,8 @@ class _Server(uvicorn.Server):
             self.end("the pid file is gone")
         elif current != self._record:
             self.end("another server took over")
+        elif changed := self._changes.reason():
+            self.end(changed)
         elif idle and time.monotonic() - self._application.last_call > idle:
             self.end(f"there was no request for {config.server.idle_shutdown_minutes:g} minutes")
 
@@ -339,4 +343,5 @@ def _record(config: Config, listener: socket.socket, log: Path | None) -> Server
         python_version=platform.python_version(),
         process_created=psutil.Process().create_time(),
         secret=secrets.token_urlsafe(32),
+        store=store_digest(config),
     )

@@ -55,6 +55,8 @@ class ServerRecord:
     """When its process started, according to the system: pids are reused."""
     secret: str
     """Known to the server and to whoever may read this file: it proves who the server is, and allows to stop it."""
+    store: str = ""
+    """Which store it serves (`changes.store_digest`)."""
 
     @property
     def url(self) -> str:

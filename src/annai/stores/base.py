@@ -186,6 +186,11 @@ class DocumentReader(ABC):
     shared: bool = False
     """Whether machines without a common disk may write this index at once: then claims keep them apart, not a lock."""
 
+    @property
+    def problem(self) -> str:
+        """Why it answers more slowly than it should, as a sentence: an engine beside it lost its data, or is down."""
+        return ""
+
     @abstractmethod
     def collections(self) -> list[Collection]:
         """Every collection, ordered by name."""
@@ -252,8 +257,8 @@ class DocumentWriter(DocumentReader):
     def swap_collection(self, staging: str, name: str) -> None:
         """Make the documents of `staging` those of `name`, whose own are deleted, and forget `staging`; all at once.
 
-        The collection `name` takes `staging`'s embedder, settings, chunk sizes and import time and keeps the rest of
-        its own. Both must exist; if one does not, a `StoreError` names it.
+        The collection `name` takes `staging`'s embedder, probe, settings, chunk sizes and import time and keeps the
+        rest of its own. Both must exist; if one does not, a `StoreError` names it.
         """
 
     @abstractmethod

@@ -114,6 +114,7 @@ class MemoryStore(Store):
         new.collection = dataclasses.replace(
             old,
             embedder=new.collection.embedder,
+            probe=new.collection.probe,
             settings=new.collection.settings,
             chunk_size=new.collection.chunk_size,
             chunk_overlap=new.collection.chunk_overlap,

@@ -29,7 +29,7 @@ SQLValue = None | int | float | bytes | str
 
 COLLECTION_COLUMNS = (
     *("name", "source", "description", "enabled", "imported_at", "embedder", "settings", "chunk_size", "chunk_overlap"),
-    *("owner", "origin"),
+    *("owner", "origin", "probe"),
 )
 KEPT_COLUMNS = ("name", "description", "source", "enabled", "owner", "origin")
 """What a collection keeps of its own when another's documents become its own."""
@@ -98,6 +98,7 @@ def collection_row(collection: Collection) -> tuple[SQLValue, ...]:
         collection.chunk_overlap,
         collection.owner,
         collection.origin,
+        collection.probe,
     )
 
 

@@ -43,6 +43,11 @@ class ScopedStore(Store):
 
     # Reading
 
+    @property
+    def problem(self) -> str:
+        """That there is one; where the index is, is not told."""
+        return "the engine beside it does not have all of the index." if self._store.problem else ""
+
     def collections(self) -> list[Collection]:
         """All of them: `annai.collection` needs to know that there are others, and shows those of the scope alone."""
         return self._store.collections()

@@ -49,7 +49,7 @@ def check(store: Store) -> list[Fault]:
     with store.snapshot():
         inventory = store.inventory()
         owned: list[int] = []
-        faults: list[Fault] = []
+        faults = [Fault(store.problem)] if store.problem else []
         for collection in store.collections():
             documents = sections = 0
             for path, state in sorted(store.states(collection.name).items()):

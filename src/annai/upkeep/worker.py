@@ -50,6 +50,12 @@ TAKE_OVER_SECONDS = 2.0
 WATCH_START_SECONDS = 2.0
 """How long the system may take to start watching."""
 
+MENDING_SECONDS = 60.0
+"""How often an engine beside the index that fails or lost its data is given it again."""
+
+STORE = ":store"
+"""Under what the last error of that is remembered: no name of a collection."""
+
 DAY_SECONDS, PRUNE_SECONDS = 86_400.0, 3_600.0
 
 
@@ -75,6 +81,7 @@ class Worker:
         self._is_reconciled = False
         """Whether everything was compared with the disk since the watcher started, or since a burst."""
         self._next_prune = 0.0
+        self._next_mending = 0.0
         self._errors: dict[str, str] = {}
         """The last error of each collection, and under "" that of indexing: one that comes again is logged once."""
         # Other embedders than additive ones compute outside of the interpreter, and would be in memory twice.
@@ -173,6 +180,9 @@ class Worker:
             return
         if self._engine.process_queue(timeout=0.0, stop=lambda: self._stop.is_set() or bool(self._changed)):
             self._engine.worker_problem = self._errors[""] = ""
+        if self._engine.store.problem and time.monotonic() >= self._next_mending:
+            self._succeeds(STORE, self._engine.mend_store)
+            self._next_mending = time.monotonic() + MENDING_SECONDS
         if time.monotonic() >= self._next_prune:
             self._engine.store.requests.prune(self._engine.config.worker.keep_days * DAY_SECONDS)
             self._next_prune = time.monotonic() + PRUNE_SECONDS

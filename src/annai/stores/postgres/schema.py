@@ -178,6 +178,10 @@ MIGRATIONS = (
     -- A restricted search compares the passages of a collection, or of some of its documents, and no others.
     CREATE INDEX annai_vectors_of_documents ON annai_vectors (collection_id, document_id) WHERE is_passage;
     """,
+    """
+    -- What the embedder made of a fixed text: models/probe.py.
+    ALTER TABLE annai_collections ADD COLUMN probe text NOT NULL DEFAULT '';
+    """,
 )
 
 READABLE_FROM = 5

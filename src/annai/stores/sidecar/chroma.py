@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import chromadb
 import httpx
 import numpy as np
+from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
 from chromadb.errors import ChromaError
 from numpy.typing import NDArray
@@ -56,26 +57,45 @@ class ChromaNeighbours(Neighbours):
 
     def __init__(self, settings: StoreSettings, folder: Path) -> None:
         self._settings = settings
-        self._folder = folder
+        self.folder = folder
         self.address = redact_url(settings.url) or str(folder)
         self.is_shared = bool(settings.url)
         self._lock = threading.RLock()
-        quiet = Settings(anonymized_telemetry=False)
+        self._opened: Client = None
+
+    def open(self) -> None:
+        """The folder, or a connection to the server."""
         with self._translate_errors():
-            if settings.url:
-                parts = urlsplit(settings.url)
-                if not parts.hostname or parts.scheme not in ("http", "https"):
-                    raise StoreError("store.url is not one of a Chroma server; write it as http://HOST:PORT.")
-                secure = parts.scheme == "https"
-                port = parts.port or (443 if secure else 8000)
-                # Its client asks before its timeout can be set.
-                httpx.get(f"{parts.scheme}://{parts.hostname}:{port}/api/v2/heartbeat", timeout=CALL_TIMEOUT_SECONDS)
-                self._client: Client = chromadb.HttpClient(parts.hostname, port, ssl=secure, settings=quiet)
-                for session in self._sessions():
-                    session.timeout = httpx.Timeout(CALL_TIMEOUT_SECONDS)
-            else:
-                self._client = chromadb.PersistentClient(folder, settings=quiet)
-            self._batch_size = int(self._client.get_max_batch_size())
+            self._client.heartbeat()
+
+    @property
+    def _client(self) -> Client:
+        """Made when it is first needed."""
+        if self._opened is None:
+            client = self._connect()
+            self._batch_size = int(client.get_max_batch_size())
+            self._opened = client
+        return self._opened
+
+    def _connect(self) -> Client:
+        quiet = Settings(anonymized_telemetry=False)
+        if not self._settings.url:
+            try:
+                return chromadb.PersistentClient(self.folder, settings=quiet)
+            except Exception:
+                self._forget_client()
+                raise
+        parts = urlsplit(self._settings.url)
+        if not parts.hostname or parts.scheme not in ("http", "https"):
+            raise StoreError("store.url is not one of a Chroma server; write it as http://HOST:PORT.")
+        secure = parts.scheme == "https"
+        port = parts.port or (443 if secure else 8000)
+        # Its client asks before its timeout can be set.
+        httpx.get(f"{parts.scheme}://{parts.hostname}:{port}/api/v2/heartbeat", timeout=CALL_TIMEOUT_SECONDS)
+        client = chromadb.HttpClient(parts.hostname, port, ssl=secure, settings=quiet)
+        for session in _sessions(client):
+            session.timeout = httpx.Timeout(CALL_TIMEOUT_SECONDS)
+        return client
 
     def names(self) -> list[str]:
         """One call."""
@@ -124,6 +144,16 @@ class ChromaNeighbours(Neighbours):
             found = collection.query(query_embeddings=[vector], n_results=size, include=[], **narrowed)
             return [_key(each) for each in found["ids"][0]]
 
+    def count(self) -> int:
+        """Of each collection."""
+        with self._translate_errors():
+            return sum(int(collection.count()) for collection in self._collections())
+
+    def drop(self, name: str) -> None:
+        """One call."""
+        with self._translate_errors():
+            self._client.delete_collection(name)
+
     def keys(self) -> NDArray[np.int64]:
         """From the ids."""
         keys: list[int] = []
@@ -167,18 +197,22 @@ class ChromaNeighbours(Neighbours):
 
     def size_on_disk(self) -> int:
         """The files of the folder; nothing, if it is a server's."""
-        return sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
 
     def close(self) -> None:
         """Close the connections to a server; a folder's client is shared within the process, and stays."""
-        for session in self._sessions():
+        for session in _sessions(self._opened):
             session.close()
 
-    def _sessions(self) -> list[httpx.Client]:
-        """The connections to a server, which Chroma's client neither limits nor closes."""
-        clients = (self._client, getattr(self._client, "_admin_client", None))
-        found = [getattr(getattr(client, "_server", None), "_session", None) for client in clients]
-        return [each for each in found if isinstance(each, httpx.Client)]
+    def set_aside(self) -> None:
+        """The process is to open another client."""
+        super().set_aside()
+        self._opened = None
+        self._forget_client()
+
+    def _forget_client(self) -> None:
+        """Chroma keeps one client of a folder for the whole process, though it failed to start."""
+        SharedSystemClient._identifier_to_system.pop(str(self.folder), None)
 
     def _collections(self) -> list[ChromaCollection]:
         return [self._open(name) for name in self.own_names()]
@@ -224,6 +258,13 @@ class ChromaNeighbours(Neighbours):
                     f"Chroma at {self.address} could not be used ({reason}); check that it runs and that store.url is "
                     "right. Nothing is lost: what was not written is indexed again later."
                 ) from error
+
+
+def _sessions(client: Client) -> list[httpx.Client]:
+    """The connections of a client to a server, which it neither limits nor closes."""
+    clients = (client, getattr(client, "_admin_client", None))
+    found = [getattr(getattr(each, "_server", None), "_session", None) for each in clients]
+    return [each for each in found if isinstance(each, httpx.Client)]
 
 
 def _id(passage: Passage) -> str:

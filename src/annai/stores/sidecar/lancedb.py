@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import lancedb
@@ -39,6 +40,12 @@ OLD_VERSIONS_KEPT = timedelta(minutes=10)
 SEARCHED_PARTS, REFINE_FACTOR = 40, 2
 """How many parts of the vector index a search looks into, and how many times the candidates are compared in full."""
 
+MAX_REASON = 150
+"""Characters of an error of LanceDB that are shown: it goes on with where in its source it arose."""
+
+Connection = Any
+"""A connection of LanceDB, a third party's object."""
+
 Table = Any
 """A table of LanceDB, a third party's object."""
 
@@ -61,15 +68,26 @@ class LanceNeighbours(Neighbours):
     prefix = "passages"
 
     def __init__(self, settings: StoreSettings, folder: Path) -> None:
+        self.folder = folder
         self._uri = settings.url or str(folder)
         self.address = redact_url(self._uri)
         self.is_shared = bool(settings.url)
         self._settings = settings
         self._writes = 0
         self._opened: dict[str, Table] = {}
+        self._connected: Connection = None
+
+    def open(self) -> None:
+        """Make the folder."""
         with self._translate_errors():
+            _ = self._connection
+
+    @property
+    def _connection(self) -> Connection:
+        if self._connected is None:
             # Every search sees what other processes wrote before it.
-            self._connection = lancedb.connect(self._uri, read_consistency_interval=timedelta(0))
+            self._connected = lancedb.connect(self._uri, read_consistency_interval=timedelta(0))
+        return self._connected
 
     def names(self) -> list[str]:
         """Page by page."""
@@ -112,6 +130,17 @@ class LanceNeighbours(Neighbours):
                 search = search.where(clause, prefilter=True)
             found = search.select(["key", "_distance"]).limit(count).to_arrow()
             return [int(key) for key in found["key"].to_pylist()]
+
+    def count(self) -> int:
+        """Of each table."""
+        with self._translate_errors():
+            return sum(int(table.count_rows()) for table in self._tables())
+
+    def drop(self, name: str) -> None:
+        """With its files."""
+        self._opened.pop(name, None)
+        with self._translate_errors():
+            self._connection.drop_table(name)
 
     def keys(self) -> NDArray[np.int64]:
         """One column of every table."""
@@ -179,6 +208,8 @@ class LanceNeighbours(Neighbours):
 
     def close(self) -> None:
         """LanceDB holds nothing open."""
+        self._opened.clear()
+        self._connected = None
 
     def _tables(self) -> list[Table]:
         own = self.own_names()
@@ -206,7 +237,7 @@ class LanceNeighbours(Neighbours):
                 raise StoreFull(
                     f"There is no space left for {self.address}; free some and run the command again."
                 ) from error
-            reason = text.splitlines()[0] if text else type(error).__name__
+            reason = shorten(text.splitlines()[0], MAX_REASON) if text else type(error).__name__
             raise StoreError(
                 f"LanceDB could not use {self.address} ({reason}); check that store.url is right and can be written. "
                 "Nothing is lost: what was not written is indexed again later."

@@ -1,19 +1,25 @@
 """What must an engine do to find the passages of an index file? The contract of LanceDB, Chroma and Qdrant."""
 
+import logging
 import re
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annai.answers import Where
+from annai.errors import StoreError
 from annai.stores.base import Vectors
 from annai.stores.sqlite.search_index import Span
 from annai.text.keywords import Keywords
 from annai.types import Section
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +40,18 @@ class Neighbours(ABC):
     address: str
     """Its folder or its server's address, with nothing secret in it."""
 
+    folder: Path
+    """Where it keeps its files, if that is on this machine."""
+
     is_shared: bool
     """Whether other projects may keep their vectors there: everywhere but in the folder beside the index file."""
 
     prefix: str = "annai"
     """What the names of its collections, or tables, begin with; `_` and the dimension of their vectors follow."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Connect to it, if that was not done yet. The other methods do so by themselves."""
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -65,8 +78,41 @@ class Neighbours(ABC):
         """
 
     @abstractmethod
+    def count(self) -> int:
+        """How many passages it holds, without reading them."""
+
+    @abstractmethod
     def keys(self) -> NDArray[np.int64]:
         """Every key there is, in no order."""
+
+    @abstractmethod
+    def drop(self, name: str) -> None:
+        """Delete one of its collections, or tables, whatever state it is in."""
+
+    def drop_all(self) -> None:
+        """Delete all that this index has in it, whatever state it is in."""
+        for name in self.own_names():
+            self.drop(name)
+
+    def set_aside(self) -> None:
+        """Rename a damaged folder, so that an empty one takes its place; only where no other project keeps anything."""
+        if self.is_shared:
+            raise StoreError(
+                f"{self.address} cannot be read, and other projects may use it too; move it away or restore it, then "
+                "run `annai store check --repair`."
+            )
+        self.close()
+        damaged = self.folder.with_name(f"{self.folder.name}.damaged")
+        try:
+            shutil.rmtree(damaged, ignore_errors=True)
+            if self.folder.exists():
+                self.folder.rename(damaged)
+        except OSError as error:
+            raise StoreError(
+                f"{self.folder} is damaged and could not be renamed ({error.strerror}); delete it, then run "
+                "`annai store check --repair`. Nothing is lost with it."
+            ) from error
+        logger.warning("%s was damaged and is now %s; the vectors are copied from the index file", self.folder, damaged)
 
     @abstractmethod
     def optimize(self, *, now: bool = False) -> None:

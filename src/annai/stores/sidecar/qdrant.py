@@ -9,32 +9,39 @@ from numpy.typing import NDArray
 
 from annai.answers import Where
 from annai.config import Config
+from annai.errors import StoreError
 from annai.stores.base import Scored, Store
 from annai.stores.bm25 import Matches, is_prefix, saturation, score, weighted_frequencies, weights_of, word_value
 from annai.stores.scores import top_scores
 from annai.stores.sidecar.qdrant_points import Point, QdrantPoints
 from annai.stores.sidecar.qdrant_sparse import read_counts, sparse_words, word_number
-from annai.stores.sidecar.vectors import WIDEN_FACTOR, open_beside
+from annai.stores.sidecar.vectors import WIDEN_FACTOR, SidecarVectors, open_beside
 from annai.stores.sqlite.database import make_index_folder
 from annai.stores.sqlite.passage_table import PassageTable
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span, WordIndex, candidate_count
 from annai.text.fields import FieldWeights
 from annai.text.keywords import Keywords
 
+READ_UP_TO = 50_000
+"""If there are no more passages than this, their words are read from the file where Qdrant cannot be asked."""
+
 
 def open_store(config: Config) -> Store:
     """Open the index: the file, and Qdrant's server or folder."""
     make_index_folder(config.database_path)
     points = QdrantPoints(config.store, config.database_path.with_suffix(""))
-    return open_beside(config, points, lambda file: QdrantWords(file, points))
+    return open_beside(config, points, lambda file, vectors: QdrantWords(file, points, vectors))
 
 
 class QdrantWords(WordIndex):
     """A word index in the sparse vectors of points; the file only counts how many passages hold each word."""
 
-    def __init__(self, file: IndexFile, points: QdrantPoints) -> None:
+    def __init__(self, file: IndexFile, points: QdrantPoints, vectors: SidecarVectors) -> None:
         self._file = file
         self._points = points
+        self._vectors = vectors
+        self._read: dict[int, Point] = {}
+        """What was read from the file, by key, while Qdrant does not answer."""
 
     def add(self, passages: Mapping[int, Keywords], /) -> None:
         """The points have them; the file counts them."""
@@ -65,7 +72,11 @@ class QdrantWords(WordIndex):
 
     def word_counts(self) -> tuple[Keys, Keys]:
         """Each point carries its own count."""
-        counted, known = self._points.word_counts(), {*self._file.passages.keys().tolist()}
+        known = {*self._file.passages.keys().tolist()}
+        try:
+            counted = self._points.word_counts()
+        except StoreError:
+            counted = {}  # As the vectors, which are reported.
         passages = sorted(key for key, count in counted.items() if count and key in known)
         return np.array(passages, np.int64), np.array([counted[key] for key in passages], np.int64)
 
@@ -87,13 +98,36 @@ class QdrantWords(WordIndex):
         collections = self._file.passages.collections(table, where)
         count = candidate_count(limit)
         while True:
-            points = self._points.with_words(query, count, collections, where)
+            points = self._find(query, count, collections, where)
             positions, present = table.positions(np.array([point.key for point in points], np.int64))
             present[present] = usable[positions[present]]
             if np.count_nonzero(present) >= min(limit, count // WIDEN_FACTOR) or len(points) < count:
                 order = np.flatnonzero(present)[np.argsort(positions[present])]
                 return [points[index] for index in order], positions[order].astype(np.int64)
             count *= WIDEN_FACTOR
+
+    def _find(
+        self, query: dict[int, float], count: int, collections: Sequence[int] | None, where: Where
+    ) -> list[Point]:
+        """Points that may match best; those of the file, while Qdrant fails or lost some."""
+        health = self._vectors.health
+        if health.is_usable():
+            try:
+                points = self._points.with_words(query, count, collections, where)
+                if points or not health.has_lost():
+                    self._read.clear()
+                    return points
+            except StoreError as error:
+                health.fail(error)
+        keys = self._file.passages.keys()
+        if len(keys) > READ_UP_TO:
+            raise StoreError(f"Words cannot be looked up: {health.problem}")
+        missing = np.setdiff1d(keys, [*self._read])
+        for passage in self._vectors.copying.read(missing):
+            self._read[passage.key] = Point(passage.key, sparse_words(passage.keywords).counts)
+        read = [point for key in keys.tolist() if (point := self._read.get(key))]
+        postings, owners = read_counts(point.counts for point in read)
+        return [read[owner] for owner in np.unique(owners[np.isin(postings["word"], [*query])])]
 
     def _holding(self, numbers: Iterable[int]) -> dict[int, int]:
         """How many passages hold each of some words."""

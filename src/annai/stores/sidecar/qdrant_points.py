@@ -1,5 +1,6 @@
 """How does Qdrant hold passages? A point each: a dense vector, a sparse one of its words, and what filters need."""
 
+import sqlite3
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
 from annai.answers import Where
-from annai.errors import StoreError, StoreFull
+from annai.errors import IndexBusy, StoreError, StoreFull
 from annai.settings import StoreSettings
 from annai.stores.base import Vectors
 from annai.stores.paths import path_prefixes, trim_prefix
@@ -59,21 +60,32 @@ class QdrantPoints(Neighbours):
         self._settings = settings
         parts = urlsplit(settings.url)
         self._remote = parts.scheme in ("http", "https")
-        self._folder = Path(settings.url) if settings.url and not self._remote else folder
-        self.address = f"{parts.hostname}:{parts.port or 6333}" if self._remote else str(self._folder)
+        self.folder = Path(settings.url) if settings.url and not self._remote else folder
+        self.address = f"{parts.hostname}:{parts.port or 6333}" if self._remote else str(self.folder)
         self.is_shared = bool(settings.url)
         self._lock = threading.RLock()
+        self._opened: Client = None
+
+    def open(self) -> None:
+        """The folder, or a connection to the server."""
         with self._translate_errors():
-            if self._remote:
-                key = unquote(parts.password or parts.username or "") or None
-                address = f"{parts.scheme}://{self.address}{parts.path}"
-                self._client: Client = QdrantClient(
-                    url=address, api_key=key, timeout=CALL_TIMEOUT_SECONDS, check_compatibility=False
-                )
-                self._client.get_collections()
-            else:
-                self._client, self._lock = _open_folder(self._folder)
-        self._closed = False
+            self._client.get_collections()
+
+    @property
+    def _client(self) -> Client:
+        """Made when it is first needed."""
+        if self._opened is None:
+            self._opened = self._connect()
+        return self._opened
+
+    def _connect(self) -> Client:
+        if not self._remote:
+            client, self._lock = _open_folder(self.folder)
+            return client
+        parts = urlsplit(self._settings.url)
+        key = unquote(parts.password or parts.username or "") or None
+        address = f"{parts.scheme}://{self.address}{parts.path}"
+        return QdrantClient(url=address, api_key=key, timeout=CALL_TIMEOUT_SECONDS, check_compatibility=False)
 
     def names(self) -> list[str]:
         """One call."""
@@ -144,6 +156,16 @@ class QdrantPoints(Neighbours):
                 for point in self._client.retrieve(name, ids=list(keys), with_payload=["words"]):
                     yield int(point.id), point.payload["words"]
 
+    def count(self) -> int:
+        """Of each collection."""
+        with self._translate_errors():
+            return sum(int(self._client.count(name, exact=True).count) for name in self.own_names())
+
+    def drop(self, name: str) -> None:
+        """One call."""
+        with self._translate_errors():
+            self._client.delete_collection(name)
+
     def keys(self) -> NDArray[np.int64]:
         """The ids of all points."""
         return np.array([key for key, _ in self._scroll([])], np.int64)
@@ -157,17 +179,17 @@ class QdrantPoints(Neighbours):
 
     def size_on_disk(self) -> int:
         """The files of the folder; nothing, if it is a server's."""
-        return 0 if self._remote else sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
+        return 0 if self._remote else sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
 
     def close(self) -> None:
         """Disconnect from the server, or close the folder if no other store of this process has it open."""
-        if self._closed:
+        if self._opened is None:
             return
-        self._closed = True
         if self._remote:
-            self._client.close()
+            self._opened.close()
         else:
-            _close_folder(self._folder)
+            _close_folder(self.folder)
+        self._opened = None
 
     def _scroll(self, payload: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         with self._translate_errors():
@@ -217,7 +239,7 @@ class QdrantPoints(Neighbours):
         with self._lock:
             try:
                 yield
-            except (ApiException, OSError, RuntimeError, ValueError) as error:
+            except (ApiException, OSError, RuntimeError, ValueError, LookupError, sqlite3.Error) as error:
                 raise _store_error(error, self.address) from error
 
 
@@ -285,7 +307,7 @@ def _filter(collections: Sequence[int] | None, where: Where) -> Model:
 def _store_error(error: Exception, address: str) -> StoreError:
     text = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if "already accessed" in str(error):
-        return StoreError(
+        return IndexBusy(
             f"Another process has {address} open, and a Qdrant folder is for one process only; "
             "run a Qdrant server and name it in store.url."
         )

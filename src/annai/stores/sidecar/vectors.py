@@ -21,16 +21,16 @@ import numpy as np
 
 from annai.answers import Where
 from annai.config import Config
-from annai.errors import StoreError
+from annai.errors import IndexBusy, StoreError, StoreFull
 from annai.stores.base import IndexedDocument, Store, Vectors
 from annai.stores.sidecar.claims import Claims
+from annai.stores.sidecar.copying import Copying, outside
+from annai.stores.sidecar.health import Health
 from annai.stores.sidecar.leftovers import Leftovers
 from annai.stores.sidecar.neighbours import Neighbours, Passage
 from annai.stores.sqlite.postings import Postings
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span, TakeKeys, VectorIndex, WordIndex
 from annai.stores.sqlite.store import SqliteStore
-from annai.text.fields import passage_fields
-from annai.text.keywords import extract_keywords
 
 logger = logging.getLogger(__name__)
 
@@ -41,18 +41,26 @@ WIDEN_FACTOR = 4
 """How many times more candidates to ask for when too many of the engine's answers belong to no document, or not to
 those that are searched."""
 
+REFILL_AT_ONCE = 2_000
+"""If the engine lost no more passages than this, they are copied when the index is opened, in a few seconds."""
 
-ADD_BATCH = 2_000
-"""Passages that are added to the engine in one call when it lost them."""
+SCAN_BATCH = 20_000
+"""Vectors of the file that are compared at once where the engine cannot be asked: it bounds memory."""
+
+MakeWords = Callable[[IndexFile, "SidecarVectors"], WordIndex]
 
 
-def open_beside(
-    config: Config, neighbours: Neighbours, make_words: Callable[[IndexFile], WordIndex] = Postings
-) -> Store:
+def words_of_file(file: IndexFile, _vectors: "SidecarVectors") -> WordIndex:
+    """Words that the file itself finds."""
+    return Postings(file)
+
+
+def open_beside(config: Config, neighbours: Neighbours, make_words: MakeWords = words_of_file) -> Store:
     """Open an index file whose neighbours an engine finds; words are found by the file itself, or by `make_words`."""
 
     def make_indexes(file: IndexFile) -> tuple[SidecarVectors, WordIndex]:
-        return SidecarVectors(file, neighbours, config.store.collection_name), make_words(file)
+        vectors = SidecarVectors(file, neighbours, config.store.collection_name)
+        return vectors, make_words(file, vectors)
 
     try:
         return SqliteStore(config.database_path, make_indexes)
@@ -62,14 +70,17 @@ def open_beside(
 
 
 class SidecarVectors(VectorIndex):
-    """A vector index in an engine beside the file."""
+    """A vector index in an engine beside the file. While the engine fails, or lost passages, the file answers."""
 
     def __init__(self, file: IndexFile, neighbours: Neighbours, collection_name: str = "") -> None:
         self._file = file
         self._leftovers = Leftovers(file.database, file.documents)
         self._claims = Claims(file.database, neighbours, collection_name)
         self.neighbours = neighbours
+        self.copying = Copying(file, neighbours)
+        self._is_claimed = False
         self._lock = threading.RLock()
+        self.health = Health(file, neighbours, self._reach, self._lock)
         self._in_bulk = False
         self.opened()
 
@@ -78,20 +89,56 @@ class SidecarVectors(VectorIndex):
         """The engine's."""
         return self.neighbours.address
 
+    @property
+    def problem(self) -> str:
+        """Why the file answers in place of the engine, as a sentence; empty if it does not."""
+        return self.health.problem
+
     def opened(self) -> None:
-        """Take names in the engine that are this index's own; what is not there yet is copied from the file."""
+        """Take names in the engine that are this index's own; what is not there yet is copied from the file.
+
+        If that cannot be done, or would take long, the file answers until it is.
+        """
         with self._lock:
-            self._claims.claim()
-            is_lost = not self.neighbours.own_names() and len(self._file.passages.keys())
-            if self._file.read_only or (self._claims.is_complete() and not is_lost):
+            self.health.problem, self._is_claimed = "", False
+            try:
+                self.neighbours.open()
+            except StoreError as error:
+                self.health.fail(error)
                 return
-            with self._file.database.writing():
-                # Nobody else can reserve keys, or own those that were reserved, until this transaction ends.
-                self._remove_orphans(self._leftovers.reserved())
-                copied = self._add_missing()
-                self._claims.complete()
+            self._claim()
+            is_complete = self._claims.is_complete()
+            missing = self.health.compare() if is_complete else 0
+            if self._file.read_only or (is_complete and not 0 < missing <= REFILL_AT_ONCE):
+                return
+            try:
+                copied = self._copy_all()
+            except StoreError as error:
+                self.health.fail(error)
+                return
         if copied:
             logger.warning("copied %d vectors of this index to %s", copied, self.address)
+
+    def _copy_all(self) -> int:
+        """Copy what the engine lacks; returns how many passages that were."""
+        with self._file.database.writing():
+            # Nobody else can reserve keys, or own those that were reserved, until this transaction ends.
+            self.copying.remove_orphans(self._leftovers.reserved())
+            copied = self.copying.add_missing()
+            self._claims.complete()
+        self.health.problem = ""
+        return copied
+
+    def _reach(self) -> None:
+        """Open the engine, where that failed before."""
+        self.neighbours.open()
+        self._claim()
+
+    def _claim(self) -> None:
+        """Give the engine the names of this index, once."""
+        if not self._is_claimed:
+            self._claims.claim()
+            self._is_claimed = True
 
     def candidates(self, vector: Vectors, count: int, where: Where) -> Keys:
         """Ask the engine, and keep what a document owns and the restriction lets through."""
@@ -99,24 +146,45 @@ class SidecarVectors(VectorIndex):
         table = passages.table()
         allowed = passages.allowed(table, where)
         usable = table.alive if allowed is None else table.alive & allowed
-        if allowed is not None and np.count_nonzero(usable) <= BRUTE_FORCE_UP_TO:
+        there = int(np.count_nonzero(usable))
+        if allowed is not None and there <= BRUTE_FORCE_UP_TO:
             return np.asarray(table.keys[usable])
         collections = passages.collections(table, where)
-        enough = count // WIDEN_FACTOR
-        while True:
-            nearest = np.array(self.neighbours.nearest(vector, count, collections, where), np.int64)
+        enough, wanted = count // WIDEN_FACTOR, count
+        while self.health.is_usable():
+            try:
+                nearest = np.array(self.neighbours.nearest(vector, count, collections, where), np.int64)
+            except StoreError as error:
+                self.health.fail(error)
+                break
+            if len(nearest) < min(count, there) and self.health.has_lost():
+                break
             positions, present = table.positions(nearest)
             keys: Keys = nearest[present][usable[positions[present]]]
             # Not a share of what was asked for last: a restriction that few pass would have the engine return all.
             if len(keys) >= enough or len(nearest) < count:
                 return keys
             count *= WIDEN_FACTOR
+        return self._scan(np.asarray(table.keys[usable]), vector, wanted)
+
+    def _scan(self, keys: Keys, vector: Vectors, count: int) -> Keys:
+        """The keys of the nearest vectors, by the file: exact, in time that grows with their number."""
+        best, scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        for start in range(0, len(keys), SCAN_BATCH):
+            part = keys[start : start + SCAN_BATCH]
+            found = self._file.documents.vectors(part.tolist(), len(vector)) @ vector
+            best, scores = np.append(best, part), np.append(scores, found)
+            if len(best) > count:
+                chosen = np.argpartition(-scores, count)[:count]
+                best, scores = best[chosen], scores[chosen]
+        return best
 
     @contextmanager
     def adding(self, collection: str, documents: Sequence[IndexedDocument], /) -> Iterator[TakeKeys]:
         """First the engine, then the file."""
         with self._lock:
             number = self._file.collections.existing(collection)
+            self._claim()
             self._forget_leftovers()
             spans = self._leftovers.reserve([len(each.sections) for each in documents])
             try:
@@ -146,10 +214,17 @@ class SidecarVectors(VectorIndex):
         self._leftovers.abandon(span)
 
     def present(self, keys: Keys) -> Keys:
-        """A passage's vector is there only if the engine has it too."""
+        """A passage's vector is there only if the engine has it too; what it is about to forget is no fault."""
         passages = self._file.passages.keys()
-        held = self.neighbours.keys()
-        missing, orphans = np.setdiff1d(passages, held), np.setdiff1d(held, passages)
+        try:
+            self._claim()
+            self.copying.try_search()
+            held = self.neighbours.keys()
+        except StoreError as error:
+            self.health.fail(error)
+            held = np.zeros(0, np.int64)
+        missing = np.setdiff1d(passages, held)
+        orphans = outside(np.setdiff1d(held, passages), [*self._leftovers.due(early=True).values()])
         return np.union1d(np.setdiff1d(keys, missing), orphans)
 
     @contextmanager
@@ -165,25 +240,47 @@ class SidecarVectors(VectorIndex):
     def purge(self) -> None:
         """The engine forgets what was deleted, though a search may still be reading it."""
         with self._lock:
-            self._forget_leftovers(early=True)
+            if self._is_claimed:  # Otherwise it forgets it when it can be reached again.
+                self._forget_leftovers(early=True)
 
     def sweep(self) -> None:
-        """Let the engine hold what the file holds: nothing that no document owns, and all that one does."""
+        """Let the engine hold what the file holds: nothing that no document owns, and all that one does.
+
+        What it can no longer read is dropped first: the file has it all.
+        """
         with self._lock:
-            self._remove_orphans()
+            had_problem = bool(self.health.problem)
+            for start_over in (self.neighbours.open, self.neighbours.drop_all, self.neighbours.set_aside):
+                try:
+                    start_over()
+                    self._claim()
+                    self.copying.remove_orphans()
+                    copied = self.copying.add_missing()
+                    self.copying.try_search()
+                    break
+                except (IndexBusy, StoreFull):
+                    raise
+                except StoreError:
+                    if start_over == self.neighbours.set_aside:
+                        raise
             self._leftovers.clear_all()
-            self._add_missing()
+            self.health.problem = ""
+        if had_problem and copied:
+            logger.warning("copied %d vectors of this index to %s", copied, self.address)
 
     def vacuum(self) -> None:
         """The engine's own."""
         with self._lock:
+            self._claim()
             self._forget_leftovers(early=True)
             self.neighbours.vacuum()
 
     def apply_settings(self) -> None:
-        """The engine's own."""
+        """The engine's own; one that lost passages gets them first."""
         with self._lock:
             if not self._file.read_only:
+                if self.health.problem:
+                    self.sweep()
                 self.neighbours.apply_settings()
 
     def size_on_disk(self) -> int:
@@ -213,42 +310,3 @@ class SidecarVectors(VectorIndex):
         if due and not self._file.read_only:
             self.neighbours.remove([*due.values()])
             self._leftovers.clear([*due])
-
-    def _remove_orphans(self, reserved: Sequence[Span] = ()) -> None:
-        """Let the engine forget what no document owns, except for reserved keys."""
-        orphans = np.setdiff1d(self.neighbours.keys(), self._file.passages.keys())
-        for first, past in reserved:
-            orphans = orphans[(orphans < first) | (orphans >= past)]
-        if len(orphans):
-            self.neighbours.remove([(int(key), int(key) + 1) for key in orphans])
-
-    def _add_missing(self) -> int:
-        """Copy to the engine what the file holds and it does not; returns how many passages these were."""
-        missing = np.setdiff1d(self._file.passages.keys(), self.neighbours.keys())
-        batches: dict[int, list[Passage]] = {}
-        for passage in self._read_passages(missing):
-            batch = batches.setdefault(len(passage.vector), [])
-            batch.append(passage)
-            if len(batch) >= ADD_BATCH:
-                self.neighbours.add(batch)
-                batch.clear()
-        for batch in filter(None, batches.values()):
-            self.neighbours.add(batch)
-        self.neighbours.optimize(now=True)
-        return len(missing)
-
-    def _read_passages(self, keys: Keys) -> Iterator[Passage]:
-        """Passages as the file holds them, a document at a time."""
-        lost, file = {*keys.tolist()}, self._file
-        for collection in file.collections.read() if lost else ():
-            number = file.collections.existing(collection.name)
-            for path in file.collections.states(collection.name):
-                sections = [each for each in file.documents.sections(collection.name, path) if each.key in lost]
-                document = file.documents.document(collection.name, path) if sections else None
-                dimension = file.documents.vector_length(sections[0].key) if sections else 0
-                if document is None or not dimension:
-                    continue
-                vectors = file.documents.vectors([each.key for each in sections], dimension)
-                keywords = [extract_keywords(passage_fields(document, each.section)) for each in sections]
-                for each, vector, words in zip(sections, vectors, keywords, strict=True):
-                    yield Passage(each.key, number, path, each.section, vector, words)

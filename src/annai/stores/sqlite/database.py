@@ -26,8 +26,8 @@ BUSY_TIMEOUT_MS = 30_000
 """How long to wait for another process that is writing."""
 
 
-VERSION_BEFORE_METADATA, VERSION_BEFORE_OWNERS = 7, 8
-"""Files of these versions lack a table and two columns; readers see them made from the others."""
+VERSION_BEFORE_METADATA = 7
+"""Files from this version on lack a table, and columns, that readers see made from the others."""
 
 FileId = tuple[int, int]
 """Which file it is, whatever its name: its device and its inode."""
@@ -234,16 +234,14 @@ class Database:
     def _complete(self, connection: apsw.Connection) -> None:
         """Show a connection that cannot write what an older file lacks."""
         version = connection.pragma("user_version") if self.read_only else 0
-        if not self._reads_older(version):
+        if version == len(MIGRATIONS) or not self._reads_older(version):
             return
         if version <= VERSION_BEFORE_METADATA:
             connection.create_scalar_function("annai_metadata", _metadata_json, 1)
             connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS metadata AS {SELECT_METADATA}")
-        if version <= VERSION_BEFORE_OWNERS:
-            connection.execute(
-                "CREATE TEMP VIEW IF NOT EXISTS collections AS "
-                "SELECT *, '' AS owner, '' AS origin FROM main.collections"
-            )
+        known = {row[1] for row in connection.execute("PRAGMA main.table_info(collections)")}
+        lacking = "".join(f", '' AS {name}" for name in ("owner", "origin", "probe") if name not in known)
+        connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS collections AS SELECT *{lacking} FROM main.collections")
 
     def _migrate(self) -> None:
         version = self.number("PRAGMA user_version")

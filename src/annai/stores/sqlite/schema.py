@@ -182,4 +182,8 @@ MIGRATIONS = (
     ALTER TABLE collections ADD COLUMN owner TEXT NOT NULL DEFAULT '';
     ALTER TABLE collections ADD COLUMN origin TEXT NOT NULL DEFAULT '';
     """,
+    """
+    -- What the embedder made of a fixed text: models/probe.py.
+    ALTER TABLE collections ADD COLUMN probe TEXT NOT NULL DEFAULT '';
+    """,
 )

@@ -55,6 +55,10 @@ class VectorIndex(Protocol):
     def address(self) -> str:
         """Where it is, if not in the file; nothing secret."""
 
+    @property
+    def problem(self) -> str:
+        """Why the file answers in its place, as a sentence; empty if it does not."""
+
     def opened(self) -> None:
         """Another file was put in the place of the one before; find its passages from now on."""
 

@@ -17,6 +17,11 @@ class SignIndex(VectorIndex):
     def __init__(self, file: IndexFile) -> None:
         self._file = file
 
+    @property
+    def problem(self) -> str:
+        """None: it is in the file."""
+        return ""
+
     def opened(self) -> None:
         """All is in the file."""
 

@@ -59,6 +59,11 @@ class SqliteStore(Store):
         beside = self._vectors.address
         return f"{self._database.path}, vectors in {beside}" if beside else str(self._database.path)
 
+    @property
+    def problem(self) -> str:
+        """That of the engine beside the file."""
+        return self._vectors.problem
+
     def collections(self) -> list[Collection]:
         """Every collection, ordered by name."""
         return self._collections.read()

@@ -1,0 +1,65 @@
+"""Has the project's settings file come to name another store since the server started? Then its answers are of the old.
+
+Other settings are read when a server starts, and change nothing in one that runs.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+from annai.config import CONFIG_NAME, CONFIG_VARIABLE, Config, find_settings
+from annai.errors import ConfigError
+
+SECTIONS = ("store", "database")
+"""What says where the index is."""
+
+
+def store_digest(config: Config) -> str:
+    """Which store the settings name, without telling its address, which may have a password in it."""
+    store = config.store
+    named = repr((store.engine, store.url, store.schema, store.collection_name))
+    return hashlib.blake2b(named.encode(), digest_size=8).hexdigest()
+
+
+class StoreChanges:
+    """Watches a project's settings file for another `[store]`, at the cost of one look at its time."""
+
+    def __init__(self, config: Config) -> None:
+        self._file = config.file or config.root / CONFIG_NAME
+        self._seen = self._stat()
+        self._started_with = self._read()
+
+    def reason(self) -> str:
+        """What has changed, as the reason for a server to end; empty if nothing has."""
+        seen = self._stat()
+        if seen == self._seen:
+            return ""
+        now = self._read()
+        if now is None:
+            return ""  # It is being written, cannot be understood, or is not trusted: it may be the next time.
+        self._seen = seen
+        if self._started_with is None:
+            self._started_with = now
+        changed = [name for name in SECTIONS if now.get(name) != self._started_with.get(name)]
+        if not changed:
+            return ""
+        named = " and ".join(f"[{name}]" for name in changed)
+        return f"{named} in {self._file.name} changed; `annai server start` serves the index that it names now"
+
+    def _read(self) -> dict[str, object] | None:
+        if not self._file.is_file():
+            return {}
+        named = Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None
+        is_users_own = named is not None and named.resolve() == self._file.resolve()
+        try:
+            found = find_settings(config=None if is_users_own else self._file)
+        except (ConfigError, OSError):
+            return None
+        return {name: found.table.get(name) for name in SECTIONS} if found.is_trusted else None
+
+    def _stat(self) -> tuple[int, int, int] | None:
+        try:
+            status = self._file.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
