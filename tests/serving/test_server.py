@@ -335,7 +335,10 @@ def test_a_second_server_in_the_foreground_is_refused(place: LivingProject) -> N
     )
 
 
-def test_a_server_that_does_not_listen_is_ended_by_force(place: LivingProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_listen_is_ended_by_force(
+    make_place: Callable[..., LivingProject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = make_place(settings=SETTINGS + "shutdown_seconds = 0.1\n")
     record = place.start()
     psutil.Process(record.pid).suspend()
     monkeypatch.setattr(daemon, "STOP_SECONDS", 0.1)

@@ -1,5 +1,6 @@
 """Does the default store report what went wrong? The transactions of its file."""
 
+import threading
 from pathlib import Path
 
 import apsw
@@ -12,7 +13,7 @@ from annai.stores.sqlite.database import Database
 from annai.stores.sqlite.passage_table import PassageTable
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection
-from tests.stores.test_contract import DESCRIBED, described
+from tests.stores.test_contract import DESCRIBED, described, indexed
 
 
 def test_the_error_that_ended_a_transaction_is_the_one_that_is_raised(tmp_path: Path) -> None:
@@ -79,3 +80,28 @@ def test_an_older_file_tells_what_documents_say_about_themselves(
     with SqliteStore(file) as upgraded:
         assert upgraded._database.number("PRAGMA user_version") > 7
         assert (upgraded.fields("a"), sorted(upgraded.metadata("a", "tags"))) == (fields, tags)
+
+
+def test_passages_that_are_read_while_others_are_written_are_of_one_state(tmp_path: Path) -> None:
+    file, stop, problems = tmp_path / "index.sqlite", threading.Event(), list[Exception]()
+
+    def read() -> None:
+        with SqliteStore(file) as reader:
+            while not stop.is_set():
+                try:
+                    reader._passages.keys()  # outside of a transaction
+                except Exception as error:
+                    problems.append(error)
+                    return
+
+    with SqliteStore(file) as writer:
+        writer.save_collection(Collection("a", Path("/a")))
+        threads = [threading.Thread(target=read, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for version in range(200):
+            writer.write("a", [indexed("a.md", f"version{version}", seed=version, parts=3)])
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert problems == []

@@ -75,8 +75,12 @@ class Passages:
         self._database.rows("DELETE FROM gone WHERE generation < ?", (self._generation() - GENERATIONS_KEPT,))
 
     def table(self) -> PassageTable:
-        """The passages as the current transaction sees them."""
-        generation = (self._database.opening, self._generation())
+        """The passages as the current transaction sees them, or as they are now."""
+        # Number and rows are of one state: of two, the table would have newer rows than its number says.
+        with self._database.reading():
+            return self._table((self._database.opening, self._generation()))
+
+    def _table(self, generation: _Generation) -> PassageTable:
         with self._lock:
             table = self._tables.get(generation)
             if table is None:
