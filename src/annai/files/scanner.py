@@ -370,8 +370,9 @@ class Walk:
         return self._include.selects(max(included, folder.included))
 
     def left_out(self) -> Counter[str]:
-        """How many files of each kind no include pattern selects and no rule excludes."""
-        read = (each for each in self._others if not self._is_excluded(*each, is_folder=False))
+        """How many files of each kind no include pattern selects and no rule excludes; hidden ones do not count."""
+        shown = (each for each in self._others if not each[0].startswith("."))
+        read = (each for each in shown if not self._is_excluded(*each, is_folder=False))
         return Counter(suffix_of(path) for _, path, _ in read)
 
     def _is_excluded(self, name: str, path: str, folder: Folder, *, is_folder: bool) -> bool:

@@ -119,6 +119,7 @@ def tell(summary: ImportSummary, seconds: float) -> None:
     counts = ", ".join(f"{name} {count:,}" for name, count in summary.counts.items() if count)
     say(f"{first}: {counts}" if counts else first)
     if summary.left_out:
-        echo(f"Left out: {'; '.join(left_out_lines(summary.left_out))}.", err=True)
+        told = "; ".join(left_out_lines(summary.left_out))
+        echo(f"{told[0].upper()}{told[1:]}.", err=True)
     if summary.skipped or summary.failed:
         echo("`annai status` shows which files were skipped or failed, and why.", err=True)
