@@ -17,7 +17,7 @@ def folder_entries(states: Iterable[FileState], waiting: Collection[str], folder
         path = prefix + name
         if slash:
             folders.add(path)
-        sizes[path] += state.size
+        sizes[path] += max(state.size, 0)  # one that is to be read again has none
         conditions.setdefault(path, Counter())[_condition(state, waiting)] += 1
     return [
         FolderEntry(path, path in folders, conditions[path].total(), size, conditions[path])

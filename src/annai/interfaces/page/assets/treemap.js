@@ -7,8 +7,7 @@ export function rectangles(sizes, width, height) {
   const placed = [];
   let left = 0, top = 0;
   while (placed.length < areas.length) {
-    // Rounding may leave less than nothing for the smallest.
-    const [w, h] = [Math.max(width - left, Number.EPSILON), Math.max(height - top, Number.EPSILON)];
+    const [w, h] = [width - left, height - top];
     const side = Math.min(w, h);
     const row = [];
     for (const area of areas.slice(placed.length)) {
