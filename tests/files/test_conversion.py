@@ -286,6 +286,9 @@ def test_without_the_extra_a_pdf_is_left_out_and_a_known_one_stays(
     assert project.search("Fuji", mode="keyword")[0].index_status == "latest"
     monkeypatch.undo()
     assert project.import_collection().added == 1
+    # The other tests have the same project.
+    new.unlink()
+    assert project.import_collection().deleted == 1
 
 
 def test_a_file_that_takes_too_long_or_too_much_ends_its_process_only() -> None:
