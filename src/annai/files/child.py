@@ -2,9 +2,10 @@
 
 import contextlib
 import os
+import struct
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -14,6 +15,8 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 NICENESS = 5
 """How far the priority of indexing beside a server is lowered: people wait for a search, not for the index."""
+
+_LENGTH = struct.Struct("<Q")
 
 
 def start(module: str, *, is_read: bool = True) -> "Popen[bytes]":
@@ -35,6 +38,19 @@ def start(module: str, *, is_read: bool = True) -> "Popen[bytes]":
     )
 
 
+def send(pipe: BinaryIO, data: bytes) -> None:
+    """Write one message to the other side."""
+    pipe.write(_LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO) -> bytes:
+    """Wait for the next message. Raises `EOFError` once the other side has ended."""
+    (length,) = _LENGTH.unpack(_read(pipe, _LENGTH.size))
+    return _read(pipe, length)
+
+
 def offer_to_be_killed() -> None:
     """Let the system kill this process before others when there is no memory left."""
     with contextlib.suppress(OSError):
@@ -44,3 +60,10 @@ def offer_to_be_killed() -> None:
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _read(pipe: BinaryIO, length: int) -> bytes:
+    data = pipe.read(length)
+    if len(data) < length:
+        raise EOFError
+    return data

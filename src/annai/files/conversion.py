@@ -9,7 +9,6 @@ import atexit
 import json
 import os
 import queue
-import struct
 import sys
 import threading
 import time
@@ -36,8 +35,6 @@ POLL_SECONDS = 0.1
 KEEP_SECONDS = 20.0
 """A process without work ends after this long."""
 
-_LENGTH = struct.Struct("<Q")
-
 
 def convert(path: str, data: bytes, settings: Documents, max_text: int) -> Converted:
     """A file's text, made in the process for conversions.
@@ -63,7 +60,7 @@ class _Converter:
         request = json.dumps({"suffix": suffix, "max_text": max_text, "seconds": settings.timeout_seconds}).encode()
         try:
             for part in (request, data):
-                _send(cast("BinaryIO", process.stdin), part)
+                child.send(cast("BinaryIO", process.stdin), part)
         except OSError:
             pass  # It has died: the missing reply tells.
         reply = self._wait(process, settings)
@@ -89,7 +86,7 @@ class _Converter:
             threading.Thread(target=_read_replies, args=(self._process, self._replies), daemon=True).start()
             with suppress(OSError):
                 limits = json.dumps({"memory": int(settings.max_memory_mb * MEGABYTE)}).encode()
-                _send(cast("BinaryIO", self._process.stdin), limits)
+                child.send(cast("BinaryIO", self._process.stdin), limits)
         return self._process
 
     def _wait(self, process: "Popen[bytes]", settings: Documents) -> bytes:
@@ -162,26 +159,8 @@ def _memory_of(pid: int) -> Callable[[], int]:
 def _read_replies(process: "Popen[bytes]", replies: "queue.SimpleQueue[bytes | None]") -> None:
     with suppress(OSError, EOFError, ValueError):
         while True:
-            replies.put(_receive(cast("BinaryIO", process.stdout)))
+            replies.put(child.receive(cast("BinaryIO", process.stdout)))
     replies.put(None)
-
-
-def _send(pipe: BinaryIO, data: bytes) -> None:
-    pipe.write(_LENGTH.pack(len(data)))
-    pipe.write(data)
-    pipe.flush()
-
-
-def _receive(pipe: BinaryIO) -> bytes:
-    (length,) = _LENGTH.unpack(_read(pipe, _LENGTH.size))
-    return _read(pipe, length)
-
-
-def _read(pipe: BinaryIO, length: int) -> bytes:
-    data = pipe.read(length)
-    if len(data) < length:
-        raise EOFError
-    return data
 
 
 def main() -> None:
@@ -197,7 +176,7 @@ def main() -> None:
     def read_parts() -> None:
         with suppress(OSError, EOFError, ValueError):
             while True:
-                parts.put(_receive(sys.stdin.buffer))
+                parts.put(child.receive(sys.stdin.buffer))
         # Nobody waits for what is being done.
         os._exit(0)
 
@@ -209,7 +188,7 @@ def main() -> None:
         except queue.Empty:
             os._exit(0)
         _limit_time(request["seconds"])
-        _send(own, json.dumps(_reply(request["suffix"], parts.get(), request["max_text"])).encode())
+        child.send(own, json.dumps(_reply(request["suffix"], parts.get(), request["max_text"])).encode())
 
 
 def _reply(suffix: str, data: bytes, max_text: int) -> dict[str, object]:

@@ -7,7 +7,6 @@ and, if that dies too, is done by the writer. Processes end at once when the wri
 
 import copyreg
 import os
-import struct
 import sys
 import threading
 from collections import deque
@@ -46,8 +45,6 @@ MAX_DEATHS = 8
 
 POLL_SECONDS = 0.2
 """How often the writer looks up while it waits: on Windows nothing else lets Ctrl-C through."""
-
-_LENGTH = struct.Struct("<Q")
 
 # The values that travel most are sent as the arguments that make them: by itself pickle has Python go through the
 # fields of each, which takes twice as long.
@@ -173,14 +170,14 @@ class Processes:
         sent: deque[_Task] = deque()
         with suppress(OSError, EOFError, ValueError):
             stdin, stdout = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
-            _send(stdin, pickle.dumps(self._config))
+            child.send(stdin, pickle.dumps(self._config))
             while True:
                 while len(sent) < TASKS_EACH and (task := self._take(wait=not sent)):
                     sent.append(task)
-                    _send(stdin, pickle.dumps((task.collection, task.changes)))
+                    child.send(stdin, pickle.dumps((task.collection, task.changes)))
                 if not sent:
                     break
-                result = _receive(stdout)
+                result = child.receive(stdout)
                 with self._changed:
                     sent.popleft().result = result
                     self._running[process] = True
@@ -237,24 +234,6 @@ def _parts(changes: Iterable[Change]) -> Iterator[list[Change]]:
         yield part
 
 
-def _send(pipe: BinaryIO, data: bytes) -> None:
-    pipe.write(_LENGTH.pack(len(data)))
-    pipe.write(data)
-    pipe.flush()
-
-
-def _receive(pipe: BinaryIO) -> bytes:
-    (length,) = _LENGTH.unpack(_read(pipe, _LENGTH.size))
-    return _read(pipe, length)
-
-
-def _read(pipe: BinaryIO, length: int) -> bytes:
-    data = pipe.read(length)
-    if len(data) < length:
-        raise EOFError
-    return data
-
-
 def main() -> None:
     """Run in such a process: prepare what standard input names, and end when it does."""
     import pickle
@@ -269,7 +248,7 @@ def main() -> None:
     def read_tasks() -> None:
         with suppress(OSError, EOFError, ValueError):
             while True:
-                tasks.put(_receive(sys.stdin.buffer))
+                tasks.put(child.receive(sys.stdin.buffer))
         # The writer has ended, or wants nothing more: whatever is being done is in vain.
         os._exit(0)
 
@@ -278,7 +257,7 @@ def main() -> None:
     def send_results() -> None:
         with suppress(OSError):
             while True:
-                _send(own, results.get())
+                child.send(own, results.get())
         os._exit(0)  # The writer has ended, and standard input was not read yet.
 
     # The writer reads when it has time: the next task is done meanwhile.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from xml.etree import ElementTree
 
-from annai.files.formats.markdown import ConversionError
+from annai.files.formats.markdown import ConversionError, properties
 
 MAX_PART_BYTES = 100_000_000
 """No text of a document is longer."""
@@ -133,7 +133,16 @@ def text_of(element: Element | None) -> str:
     return "".join(element.itertext()) if element is not None else ""
 
 
-def core_values(package: Package) -> dict[str, str]:
-    """What an Office document says about itself, by the names of the elements."""
+def core_properties(package: Package) -> dict[str, object]:
+    """What an Office document says about itself."""
     root = package.xml("docProps/core.xml")
-    return {local(each): text_of(each).strip() for each in root} if root is not None else {}
+    known = {local(each): text_of(each).strip() for each in root} if root is not None else {}
+    return properties(
+        title=known.get("title"),
+        author=known.get("creator"),
+        subject=known.get("subject"),
+        tags=known.get("keywords"),
+        created=known.get("created"),
+        modified=known.get("modified"),
+        description=known.get("description"),
+    )

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from annai.files.formats.markdown import Converted, escape_inline, heading, join, properties, table
-from annai.files.formats.package import Element, Package, attribute, child, core_values, descendants, local, text_of
+from annai.files.formats.markdown import Converted, escape_inline, heading, join, table
+from annai.files.formats.package import Element, Package, attribute, child, core_properties, descendants, local, text_of
 
 MAX_COLUMNS = 200
 """What stands further to the right is left out: nobody reads it as text."""
@@ -37,16 +37,7 @@ def convert(data: bytes) -> Converted:
             continue
         rows = [row for row in _rows(root, strings, dates, start) if any(row)]
         blocks += [heading(2, sheet.get("name", "")), table(rows)]
-    known = core_values(package)
-    values = properties(
-        title=known.get("title"),
-        author=known.get("creator"),
-        subject=known.get("subject"),
-        tags=known.get("keywords"),
-        created=known.get("created"),
-        modified=known.get("modified"),
-    )
-    return Converted(join(blocks), values)
+    return Converted(join(blocks), core_properties(package))
 
 
 def _strings(root: Element | None) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from annai.files.formats.markdown import ConversionError, Converted, escape, heading, join, page, properties, table
-from annai.files.formats.package import Element, Package, attribute, child, core_values, descendants, local
+from annai.files.formats.markdown import ConversionError, Converted, escape, heading, join, page, table
+from annai.files.formats.package import Element, Package, attribute, child, core_properties, descendants, local
 
 _TITLES = ("title", "ctrTitle")
 _FRAME = ("dt", "ftr", "sldNum", "hdr")
@@ -24,16 +24,7 @@ def convert(data: bytes) -> Converted:
         if slide is None:
             raise ConversionError(f"it is broken: it has no slide {number}")
         blocks += [page(number, "slide"), *_slide(slide, number), *_notes(package, target)]
-    known = core_values(package)
-    values = properties(
-        title=known.get("title"),
-        author=known.get("creator"),
-        subject=known.get("subject"),
-        tags=known.get("keywords"),
-        created=known.get("created"),
-        modified=known.get("modified"),
-    )
-    return Converted(join(blocks), values)
+    return Converted(join(blocks), core_properties(package))
 
 
 def _slide(slide: Element, number: int) -> Iterator[str]:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from annai.files.formats.markdown import Converted, escape, escape_inline, heading, join, page, properties, table
-from annai.files.formats.package import Element, Package, attribute, child, core_values, descendants, local
+from annai.files.formats.markdown import Converted, escape, escape_inline, heading, join, page, table
+from annai.files.formats.package import Element, Package, attribute, child, core_properties, descendants, local
 
 MAIN = "word/document.xml"
 
@@ -32,17 +32,7 @@ def convert(data: bytes) -> Converted:
     blocks = [page(1)] if reader.knows_pages else []
     blocks += reader.blocks(body) if body is not None else []
     blocks += reader.notes()
-    known = core_values(package)
-    values = properties(
-        title=known.get("title"),
-        author=known.get("creator"),
-        subject=known.get("subject"),
-        tags=known.get("keywords"),
-        created=known.get("created"),
-        modified=known.get("modified"),
-        description=known.get("description"),
-    )
-    return Converted(join(_join_items(blocks)), values)
+    return Converted(join(_join_items(blocks)), core_properties(package))
 
 
 class _Reader:
