@@ -111,6 +111,7 @@ def open_page(served: Annai, browser: Browser) -> Iterator[Open]:
         page.on("pageerror", lambda error: trouble.append(str(error)))
         page.on("console", note)
         page.goto(address)
+        page.wait_for_function("sessionStorage.getItem('annai_token')")  # the ticket is used after the page has loaded
         return page
 
     yield open_
