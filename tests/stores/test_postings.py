@@ -1,11 +1,14 @@
 """Do the lists of words say the same however they came together?"""
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
+from annai.engine import Engine
 from annai.stores.base import IndexedDocument
 from annai.stores.sqlite import postings
 from annai.stores.sqlite.postings import POSTING
@@ -14,6 +17,7 @@ from annai.stores.sqlite.vocabulary import MANY_WORDS
 from annai.text.fields import Fields
 from annai.text.keywords import extract_all
 from annai.types import Collection, Document, FileState, Section
+from tests.conftest import quick_config
 
 TEXTS = [f"word{number} common サーバー{number % 7} {'again ' * (number % 4)}" for number in range(60)]
 
@@ -78,3 +82,27 @@ def test_many_words_are_found_in_every_segment_whichever_of_them_were_read_befor
     store.write("a", documents(3, ["slip7"], 1), removed=["5.md"])
     assert store.holding([*slips, "word3", "word4", "word5"]) == {"slip7": 1, "word4": 1}
     store.close()
+
+
+def test_lists_are_without_what_was_deleted_once_much_was_replaced(
+    docs: Path, write: Callable[[str, str], Path]
+) -> None:
+    for number in range(20):
+        write(f"{number}.md", f"# Title\n\ncommon word{number}")
+    with Engine(quick_config(docs)) as engine:
+        engine.rebuild()
+        database = cast(SqliteStore, engine.store)._database
+
+        def common() -> tuple[int, int]:
+            """The passages in the list of a word that all have, and the segment of the list."""
+            rows = database.rows("SELECT segment, list FROM postings WHERE word = 'common'")
+            return sum(len(part) // POSTING.itemsize for _, part in rows), max(segment for segment, _ in rows)
+
+        write("0.md", "# Title\n\ncommon other")
+        engine.rebuild()
+        assert common()[0] == 21
+        engine.rebuild(force=True)
+        held, segment = common()
+        assert held == 20
+        engine.rebuild()
+        assert common() == (20, segment)

@@ -79,6 +79,7 @@ def forget_claims(config: Config) -> None:
             "ALTER TABLE collections DROP COLUMN owner",
             "ALTER TABLE collections DROP COLUMN origin",
             "ALTER TABLE collections DROP COLUMN probe",
+            "ALTER TABLE generation DROP COLUMN compacted",
             "DROP INDEX leftovers_by_key",
             "DROP INDEX leftovers_by_time",
             "PRAGMA user_version = 4",

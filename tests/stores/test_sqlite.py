@@ -64,7 +64,13 @@ def test_an_older_file_tells_what_documents_say_about_themselves(
         fields, tags = store.fields("a"), sorted(store.metadata("a", "tags"))
         assert tags
     with SqliteStore(file) as older:
-        newer = (f"ALTER TABLE collections DROP COLUMN {name}" for name in ("owner", "origin", "probe"))
+        columns = (
+            ("collections", "owner"),
+            ("collections", "origin"),
+            ("collections", "probe"),
+            ("generation", "compacted"),
+        )
+        newer = (f"ALTER TABLE {table} DROP COLUMN {name}" for table, name in columns)
         for statement in ("DROP TABLE metadata", *newer, "PRAGMA user_version = 7", "PRAGMA wal_checkpoint(TRUNCATE)"):
             older._database.rows(statement)
 

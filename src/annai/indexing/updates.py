@@ -170,6 +170,8 @@ class Updates:
                 time.sleep(POLL_SECONDS if mine else 0)
         if run.total:
             run.expect(run.total, run.total)
+        if outcomes and not run.should_stop():
+            self._store.tidy()
         run.check()
         self._indexer.log_times()
         return outcomes

@@ -376,6 +376,9 @@ class StoreUpkeep(ABC):
     def vacuum(self) -> None:
         """Give back the space of what was deleted, and order the index for searching."""
 
+    def tidy(self) -> None:  # noqa: B027 - some engines do it with every write
+        """Clear away what deletions left behind, if that is much; called after files were indexed."""
+
     def apply_settings(self) -> None:  # noqa: B027 - most engines have no such settings
         """Build again what was built with other settings of the engine (`store.hnsw_*`); searches go on meanwhile.
 

@@ -22,7 +22,7 @@ GENERATIONS_KEPT = 1_000
 """For this many writes back the file tells what was deleted; a process that knows less reads everything again."""
 
 MAX_DELETED_SHARE = 0.3
-"""Share of a table that may be deleted passages before it is read again."""
+"""Share of a table, or of the lists of words, that may be deleted passages before it is read or written anew."""
 
 _COLUMNS = ", ".join(PassageRow._fields)
 
@@ -73,6 +73,17 @@ class Passages:
         step = GENERATIONS_KEPT + 1 if reread else 1
         self._database.rows("UPDATE generation SET number = number + ?", (step,))
         self._database.rows("DELETE FROM gone WHERE generation < ?", (self._generation() - GENERATIONS_KEPT,))
+
+    def deleted_share(self) -> float:
+        """How many sections were deleted since the lists of words were compacted, for each one that is there."""
+        deleted = self._database.number(
+            "SELECT sum(past - first) FROM gone WHERE generation > (SELECT compacted FROM generation)"
+        )
+        return deleted / max(self._database.number("SELECT sum(section_count) FROM documents"), 1)
+
+    def mark_compacted(self) -> None:
+        """The lists of words hold nothing that is deleted, also by the transaction that this is called within."""
+        self._database.rows("UPDATE generation SET compacted = number + 1")
 
     def table(self) -> PassageTable:
         """The passages as the current transaction sees them, or as they are now."""

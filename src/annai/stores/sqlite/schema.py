@@ -186,4 +186,8 @@ MIGRATIONS = (
     -- What the embedder made of a fixed text: models/probe.py.
     ALTER TABLE collections ADD COLUMN probe TEXT NOT NULL DEFAULT '';
     """,
+    """
+    -- Up to which generation the lists of words are without what was deleted.
+    ALTER TABLE generation ADD COLUMN compacted INTEGER NOT NULL DEFAULT 0;
+    """,
 )

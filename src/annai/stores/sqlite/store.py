@@ -13,7 +13,7 @@ from annai.stores.scores import top_scores
 from annai.stores.sqlite.collections import Collections
 from annai.stores.sqlite.database import Database, make_index_folder
 from annai.stores.sqlite.documents import DocumentRow, Documents
-from annai.stores.sqlite.passages import Passages
+from annai.stores.sqlite.passages import MAX_DELETED_SHARE, Passages
 from annai.stores.sqlite.postings import Postings
 from annai.stores.sqlite.requests import SqliteRequests
 from annai.stores.sqlite.search_index import IndexFile, VectorIndex, WordIndex, candidate_count
@@ -109,7 +109,7 @@ class SqliteStore(Store):
             if number := self._collections.number(name):
                 self._empty_collection(number)
                 self._collections.delete(number, name)
-                self._words.compact()
+                self._compact_words()
                 self._passages.advance()
         self._vectors.purge()
 
@@ -119,7 +119,7 @@ class SqliteStore(Store):
             old, new = self._collections.existing(name), self._collections.existing(staging)
             self._empty_collection(old)
             self._collections.replace(old, new)
-            self._words.compact()
+            self._compact_words()
             self._passages.advance()
 
     def write(
@@ -208,7 +208,7 @@ class SqliteStore(Store):
         """Delete what has no document, and write the lists of words without what was deleted."""
         with self._database.writing():
             self._documents.delete_orphans()
-            self._words.compact()
+            self._compact_words()
             self._passages.advance(reread=True)
         self._vectors.sweep()
         self._words.recount()
@@ -216,10 +216,16 @@ class SqliteStore(Store):
     def vacuum(self) -> None:
         """Merge the lists of words, and let SQLite write its file again without the holes."""
         with self._database.writing():
-            self._words.compact()
+            self._compact_words()
         self._vectors.vacuum()
         self._database.rows("VACUUM")
         self._database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def tidy(self) -> None:
+        """Write the lists of words without what was deleted, if that is much."""
+        if self._passages.deleted_share() > MAX_DELETED_SHARE:
+            with self._database.writing():
+                self._compact_words()
 
     def apply_settings(self) -> None:
         """Those of the engine beside the file, if there is one."""
@@ -229,6 +235,10 @@ class SqliteStore(Store):
         """Close the file, and what is beside it."""
         self._vectors.close()
         self._database.close()
+
+    def _compact_words(self) -> None:
+        self._words.compact()
+        self._passages.mark_compacted()
 
     def _delete_document(self, file: int) -> None:
         span = self._documents.span(file)
