@@ -102,8 +102,10 @@ def find(store: DocumentReader, config: Config, name: str) -> Collection:
     raise CollectionError(f"There is no collection {name!r}; {there_are}.")
 
 
-def within_root(store: DocumentReader, config: Config) -> list[Path]:
-    """The folders inside the project's root that are collections of their own: the root is what lies around them."""
+def nested_sources(store: DocumentReader, config: Config, name: str) -> list[Path]:
+    """The folders inside a collection's that are not part of it: the project's root is what lies around the others."""
+    if name != IMPLICIT_COLLECTION:
+        return []
     own = [each.source for each in _everything(store, config) if each.name != IMPLICIT_COLLECTION]
     return [source for source in own if source != config.root and source.is_relative_to(config.root)]
 

@@ -28,9 +28,11 @@ from annai.errors import (
 )
 from annai.files.folders import folder_entries
 from annai.files.scanner import differs, left_out
+from annai.indexing.comparison import Comparison
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
-from annai.indexing.recognition import check_model
+from annai.indexing.pipeline import Pipeline
+from annai.indexing.recognition import check_embedder, check_model
 from annai.indexing.updates import POLL_SECONDS, Updates
 from annai.project import Confirm, Progress, Project
 from annai.rerankers.base import Reranker, load_reranker
@@ -133,12 +135,20 @@ class Engine(Project):
         return load_reranker(self.config)
 
     @cached_property
+    def _pipeline(self) -> Pipeline:
+        return Pipeline(self.store, self.embedder_of, self.config)
+
+    @cached_property
+    def _comparison(self) -> Comparison:
+        return Comparison(self.store, self.config, self._pipeline)
+
+    @cached_property
     def _indexer(self) -> Indexer:
-        return Indexer(self.store, self.embedder_of, self.config)
+        return Indexer(self.store, self.config, self._comparison, self._pipeline)
 
     @cached_property
     def _updates(self) -> Updates:
-        return Updates(self.store, self.config, self._indexer, self.lock)
+        return Updates(self.store, self.config, self._comparison, self._indexer, self.lock)
 
     def scoped(self, names: Iterable[str]) -> "Engine":
         """The same project as somebody finds it who may know of these collections only; not to be closed."""
@@ -242,7 +252,7 @@ class Engine(Project):
         numbers = [
             number
             for collection, only in find_parts(self.store, self.config, [path])
-            for number in self._indexer.request(collection, only, force=force).ids
+            for number in self._comparison.request(collection, only, force=force).ids
         ]
         self._wake_worker()
         numbers.sort()
@@ -268,7 +278,7 @@ class Engine(Project):
         errors: list[AnnaiError] = []
         for collection in own:
             with _noted(errors):
-                self._indexer.request(collection, at_once=False, confirm=confirm)
+                self._comparison.request(collection, at_once=False, confirm=confirm)
         names = [each.name for each in own]
         waiting = 0
         with _noted(errors):
@@ -300,7 +310,7 @@ class Engine(Project):
     def queue_changes(self, name: str, only: Sequence[str] | None = None, *, retry_failed: bool = True) -> None:
         """Queue what changed in a collection, in all of it or under some of its paths."""
         collection = collections.find(self.store, self.config, name)
-        self._indexer.request(collection, only, retry_failed=retry_failed, at_once=False)
+        self._comparison.request(collection, only, retry_failed=retry_failed, at_once=False)
         self._note_queued(self.store.requests.due())
 
     def _note_queued(self, waiting: int) -> int:
@@ -350,7 +360,7 @@ class Engine(Project):
         searched = collections.searchable(self.store, self.config, names)
         if query.mode != "keyword":
             for collection in searched:
-                self._indexer.check_embedder(collection)
+                check_embedder(self.store, collection, self.embedder_of(collection.name))
         freshness = self.refresh(names, progress=progress, confirm=confirm) if refresh else Freshness()
         where = dataclasses.replace(query.where, collections=tuple(collection.name for collection in searched))
         sources = self.sources()
@@ -525,7 +535,7 @@ class Engine(Project):
         if not collections.is_own(self.store, self.config, collection):
             note = collections.served_only(collection)
         else:
-            doubt = self._indexer.doubt_source(collection)
+            doubt = self._comparison.doubt_source(collection)
             note = doubt.reason if doubt else ""
         statistics = self.store.statistics(collection.name)
         return CollectionStatus(collection, statistics, tuple(problems), self._left_out(collection, states), note)
@@ -536,8 +546,7 @@ class Engine(Project):
         if counted and time.monotonic() - counted < LEFT_OUT_SECONDS:
             return kinds
         here = collections.here(self.store, self.config)
-        is_root = collection.name == IMPLICIT_COLLECTION
-        without = collections.within_root(self.store, self.config) if is_root else ()
+        without = collections.nested_sources(self.store, self.config, collection.name)
         if (here is None or collection.name in here) and collection.source.is_dir():
             with suppress(CollectionError):
                 kinds = tuple(left_out(collection.source, self.config.files, known, without=without))

@@ -286,7 +286,7 @@ def test_the_embedder_of_one_collection_does_not_hold_up_another(tmp_path: Path)
             engine.add_collection(name, tmp_path / name)
             engine.queue_changes(name)
         fine = engine.embedder
-        engine._indexer._embedder_of = lambda name: moody if name == "one" else fine
+        engine._pipeline._embedder_of = lambda name: moody if name == "one" else fine
         with pytest.raises(EmbedderError, match="start it"):
             engine.process_queue(timeout=0)
         assert engine.document_paths("two") == ["a.md"]
