@@ -106,7 +106,7 @@ def test_new_is_refused_where_there_is_data(engine: Engine, write: Write) -> Non
 def test_a_search_during_a_replace_sees_the_old_data(
     engine: Engine, write: Write, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("annai.engine.SEARCH_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("annai.engine.engine.SEARCH_WAIT_SECONDS", 0.1)
     for number in range(300):
         write(f"{number}.md", f"# {number}\napple")
     engine.import_collection()

@@ -263,7 +263,7 @@ def test_requests_of_a_folder_that_is_gone_do_not_hold_up_the_others(tmp_path: P
 def test_a_search_does_not_wait_for_a_machine_that_is_off(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("annai.engine.SEARCH_WAIT_SECONDS", 30.0)
+    monkeypatch.setattr("annai.engine.engine.SEARCH_WAIT_SECONDS", 30.0)
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     here.mkdir()
     (here / "a.md").write_text("# A\n\napple")
