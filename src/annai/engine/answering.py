@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from annai import collection as collections
 from annai.answers import Answer, Freshness, Query, Where
@@ -33,10 +34,14 @@ class Answering:
         self._embedder_of = embedder_of
         self._find_reranker = find_reranker
 
-    def answer(self, query: Query, searched: Sequence[Collection], freshness: Freshness) -> Answer:
-        """The answer of these collections; where they could not be brought up to date, hits say what differs."""
+    def answer(
+        self, query: Query, searched: Sequence[Collection], sources: dict[str, Path], freshness: Freshness
+    ) -> Answer:
+        """The answer of these collections; where they could not be brought up to date, hits say what differs.
+
+        `sources` is where the files of every collection are.
+        """
         where = replace(query.where, collections=tuple(collection.name for collection in searched))
-        sources = collections.sources(self._store, self._config)
         filters = Filters(self._store, self._config, where, sources)
         answer = self._search_parts(query, filters.parts())
         if not answer.results and not any(self._store.states(collection.name) for collection in searched):
@@ -46,7 +51,7 @@ class Answering:
                 "(files.include in annai.toml)."
             )
         if freshness.problem:
-            answer = self._compare_with_disk(answer, query.where.clean_only)
+            answer = self._compare_with_disk(answer, sources, query.where.clean_only)
         if problem := self._store.problem:
             slower = f"answered by the index file, more slowly: {problem}"
             answer = replace(answer, note="; ".join(filter(None, (answer.note, slower))))
@@ -101,10 +106,9 @@ class Answering:
             answer = search(self._store, embedder, replace(query, mode="keyword"))
             return replace(answer, note=f"searched by words alone: {error}")
 
-    def _compare_with_disk(self, answer: Answer, clean_only: bool) -> Answer:
+    def _compare_with_disk(self, answer: Answer, sources: Mapping[str, Path], clean_only: bool) -> Answer:
         """The answer of an index that could not be brought up to date: what differs from its file is `outdated`."""
         here = collections.here(self._store, self._config)
-        sources = collections.sources(self._store, self._config)
         hits = []
         for hit in answer.results:
             state = self._store.states(hit.collection, [hit.path]).get(hit.path)

@@ -339,7 +339,7 @@ class Engine(Project):
                 check_embedder(self.store, collection, self.embedder_of(collection.name))
         freshness = self.refresh(names, progress=progress, confirm=confirm) if refresh else Freshness()
         answering = Answering(self.store, self.config, self.embedder_of, lambda: self._reranker)
-        return answering.answer(query, searched, freshness)
+        return answering.answer(query, searched, self.sources(), freshness)
 
     def locate(self, reference: str) -> Selection:
         """Find a document, a section or some lines, by any address that annai prints."""

@@ -17,7 +17,8 @@ from annai.interfaces.mcp.budget import (
     paginate,
 )
 from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult
-from annai.interfaces.render import collection_json, left_out_lines, searched_sentence, summary_line
+from annai.interfaces.render.notes import left_out_lines, searched_sentence, summary_line
+from annai.interfaces.render.records import collection_json
 from annai.serving.wire import plain
 from annai.types import Collection, CollectionStatus, ImportSummary, ListedEntry, Listing, MetadataField, Status
 from annai.values import shorten
