@@ -13,13 +13,12 @@ import pytest
 from annai.answers import Hit, Query, Where
 from annai.config import override
 from annai.embedders.base import Vectors
-from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
 from annai.errors import CollectionError, EmbedderError
 from annai.types import Collection
 from tests.conftest import Annai, quick_config, trust
 from tests.engines import config_for, postgres_folder, postgres_url, quick_folder
-from tests.service import running
+from tests.service import Moody, running
 from tests.stores.test_failures import files_at_most, small_disk
 
 __all__ = ["postgres_folder", "postgres_url", "quick_folder", "small_disk"]
@@ -27,18 +26,6 @@ __all__ = ["postgres_folder", "postgres_url", "quick_folder", "small_disk"]
 Write = Callable[[str, str], Path]
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes are killed as on Unix")
-
-
-class Moody(HashingEmbedder):
-    """Fails while its service is down."""
-
-    down = True
-
-    def embed_sums(self, texts: Sequence[str]) -> Vectors:
-        """Refuse, or pass them on."""
-        if self.down:
-            raise EmbedderError("The service is down; start it.")
-        return super().embed_sums(texts)
 
 
 @pytest.fixture
