@@ -41,7 +41,7 @@ class Requested(NamedTuple):
     """The files that are not read, if they were to be counted."""
 
 
-def compare(
+def scan_collection(
     store: Store,
     config: Config,
     collection: Collection,
@@ -98,7 +98,7 @@ class Comparison:
             mark_as_changed(self._store, collection, only)
         known = self._store.states(collection.name, only)
         with timer("scan"):
-            found = compare(self._store, self._config, collection, known, only, count_left_out=count_left_out)
+            found = scan_collection(self._store, self._config, collection, known, only, count_left_out=count_left_out)
         if confirm and not known and len(found.changes) > MAX_UNCONFIRMED_FILES:
             self._confirm_first_index(confirm, collection, found)
         gone = {change.path for change in found.changes if change.kind is ChangeKind.DELETED}
@@ -132,7 +132,7 @@ class Comparison:
         doubt = doubt_source(collection, self._store.statistics(collection.name).documents)
         if doubt is None:
             return None
-        found = compare(self._store, self._config, collection, self._store.states(collection.name))
+        found = scan_collection(self._store, self._config, collection, self._store.states(collection.name))
         return doubt if any(change.kind is ChangeKind.DELETED for change in found.changes) else None
 
     def note_indexed(self, collection: str, paths: Iterable[str]) -> None:

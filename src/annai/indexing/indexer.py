@@ -10,7 +10,7 @@ from annai.collection import check_owner, chunking_of, find, here
 from annai.config import Config
 from annai.errors import AnnaiError, CollectionError, StoreError
 from annai.files.scanner import Scan
-from annai.indexing.comparison import Comparison, compare
+from annai.indexing.comparison import Comparison, scan_collection
 from annai.indexing.deletions import doubt_scan, keep_documents, record_origin
 from annai.indexing.pipeline import Pipeline
 from annai.indexing.preparation import TO_READ, Prepared
@@ -110,7 +110,7 @@ class Indexer:
             check_owner(self._store, self._config, collection)
         known = self._store.states(collection.name)
         if known and not allow_deletions:
-            found = compare(self._store, self._config, collection, known)
+            found = scan_collection(self._store, self._config, collection, known)
             if doubt := doubt_scan(self._store, self._config, collection, found, known):
                 raise doubt.error
         if not adopt:
@@ -138,7 +138,7 @@ class Indexer:
         empty = dataclasses.replace(empty, settings="", embedder="", probe="")
         staging = record_settings(self._store, self._config, empty)
         with timer("scan"):
-            found = compare(self._store, self._config, collection, {}, count_left_out=True)
+            found = scan_collection(self._store, self._config, collection, {}, count_left_out=True)
         outcomes: Outcomes = Counter()
         run.expect(0, len(found.changes))
         for batch in self._pipeline.apply(staging, found.changes, run):
@@ -193,7 +193,7 @@ class Indexer:
     def _compare(self, collection: Collection, requests: dict[str, Request]) -> Scan:
         """Compare the requested files with the disk; those that are out of sight keep their documents, and are done."""
         known = self._store.states(collection.name, [*requests])
-        found = compare(self._store, self._config, collection, known, [*requests])
+        found = scan_collection(self._store, self._config, collection, known, [*requests])
         doubt = doubt_scan(self._store, self._config, collection, found, None)
         if doubt and doubt.is_source:
             raise doubt.error

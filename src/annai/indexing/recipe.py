@@ -55,7 +55,7 @@ def record_settings(store: Store, config: Config, collection: Collection, *, ado
 def mark_as_changed(store: Store, collection: Collection, only: Sequence[str] | None) -> None:
     """Mark every file, or only these paths, as changed, so that it is read again; its document stays until then."""
     known = store.states(collection.name, only)
-    states = [dataclasses.replace(state, size=-1, hash="") for state in known.values()]
+    states = [state.marked_as_changed() for state in known.values()]
     if states:
         store.write(collection.name, states=states)
 
