@@ -306,7 +306,8 @@ def _is_seen(store: DocumentReader, name: str) -> bool:
 
 
 def _nothing_seen(store: DocumentReader) -> str:
-    return f"This token is for {', '.join(sorted(store.scope or ()))}, and there is no such collection here."
+    names = ", ".join(sorted(store.scope or ()))
+    return f"This token is for {names}, and there is no such collection here; ask for another token."
 
 
 def _root(store: DocumentReader, config: Config) -> Collection:

@@ -33,7 +33,7 @@ from annai.indexing.lock import IndexLock
 from annai.indexing.pipeline import Pipeline
 from annai.indexing.recognition import check_embedder
 from annai.indexing.updates import POLL_SECONDS, Updates
-from annai.project import Confirm, Progress, Project
+from annai.project import Confirm, Progress, Project, waiting_files
 from annai.rerankers.base import Reranker, load_reranker
 from annai.stores.base import STAGING_SUFFIX, Store, load_store
 from annai.stores.scoped import ScopedStore
@@ -388,7 +388,7 @@ class Engine(Project):
             ),
             searched=searched_names(self.store, self.config),
             requests=counts,
-            queued=self._note_queued(counts.get("pending", 0) + counts.get("processing", 0)),
+            queued=self._note_queued(waiting_files(counts)),
             indexing=files_in_progress(self.store),
             errors=latest_errors(self.store),
         )
