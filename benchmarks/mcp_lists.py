@@ -15,15 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from mcp_start import HANDSHAKE
 
 GOAL_MS = 10.0
 """The goal for a page of `resources/list`."""
-
-HANDSHAKE = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "benchmark", "version": "1"},
-}
 
 
 def main() -> None:

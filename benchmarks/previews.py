@@ -22,7 +22,7 @@ from ranking import open_indexed
 
 from annai.answers import Answer, Hit, Query
 from annai.engine import Engine
-from annai.interfaces.render import print_answer
+from annai.interfaces.render.answer import print_answer
 from annai.searching.evaluation import read_questions
 from model.corpus import eval_folder
 

@@ -32,6 +32,7 @@ from time import perf_counter, process_time
 import numpy as np
 import psutil
 from numpy.typing import NDArray
+from vectors import SETS, paragraphs
 
 from annai.answers import Query, Where
 from annai.config import Config
@@ -47,7 +48,6 @@ from annai.text.tokens import words
 from annai.types import Collection, Document, FileState, Section
 
 ENGINES = ("sqlite", "lancedb", "chroma", "postgres", "qdrant")
-SETS = ("docs_en", "docs_ja", "docs_ray")
 QUERIES, WARM_UP, PASSAGES_PER_DOCUMENT, DOCUMENTS_PER_WRITE = 200, 10, 10, 50
 MAX_CHARACTERS = 1_200
 """Of a paragraph."""
@@ -102,7 +102,7 @@ def prepare(evaluation: Path, folder: Path, count: int) -> None:
     if (folder / f"vectors-{count}.npy").exists():
         return
     embedder = load_embedder(Embedding())
-    texts = list(islice(paragraphs(evaluation), count))
+    texts = [text[:MAX_CHARACTERS] for text in islice(paragraphs(evaluation), count)]
     (folder / "texts.jsonl").write_text(
         "\n".join(json.dumps(" ".join(words(text))) for text in texts), encoding="utf-8"
     )
@@ -117,17 +117,6 @@ def prepare(evaluation: Path, folder: Path, count: int) -> None:
     np.save(folder / f"vectors-{count}.npy", rows.astype(np.float16))
     queries = [json.loads(line)["text"] for name in SETS for line in (evaluation / name / "queries.jsonl").open("rb")]
     (folder / "queries.json").write_text(json.dumps(queries[:: len(queries) // QUERIES][:QUERIES]), encoding="utf-8")
-
-
-def paragraphs(evaluation: Path) -> Iterator[str]:
-    """Paragraphs of the trees that are not too short."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name in SETS:
-            tree = Path(folder) / name
-            subprocess.run([sys.executable, evaluation / "unpack.py", name, tree], check=True, capture_output=True)
-            for file in sorted(tree.rglob("*.*")):
-                text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-                yield from (paragraph[:MAX_CHARACTERS] for paragraph in text.split("\n\n") if len(paragraph) > 40)
 
 
 @cache

@@ -4,17 +4,31 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from annai.embedders.base import load_embedder
+from annai.embedders.base import Vectors, load_embedder
+from annai.embedders.hashing import HashingEmbedder
+from annai.errors import EmbedderError
 from annai.models.remote import Json
 from annai.settings import Embedding
 
 Answer = Callable[[Json], Json]
+
+
+class Moody(HashingEmbedder):
+    """Fails while its service is down."""
+
+    down = True
+
+    def embed_sums(self, texts: Sequence[str]) -> Vectors:
+        """Refuse, or pass them on."""
+        if self.down:
+            raise EmbedderError("The service is down; start it.")
+        return super().embed_sums(texts)
 
 
 @dataclass

@@ -102,8 +102,10 @@ def find(store: DocumentReader, config: Config, name: str) -> Collection:
     raise CollectionError(f"There is no collection {name!r}; {there_are}.")
 
 
-def within_root(store: DocumentReader, config: Config) -> list[Path]:
-    """The folders inside the project's root that are collections of their own: the root is what lies around them."""
+def nested_sources(store: DocumentReader, config: Config, name: str) -> list[Path]:
+    """The folders inside a collection's that are not part of it: the project's root is what lies around the others."""
+    if name != IMPLICIT_COLLECTION:
+        return []
     own = [each.source for each in _everything(store, config) if each.name != IMPLICIT_COLLECTION]
     return [source for source in own if source != config.root and source.is_relative_to(config.root)]
 
@@ -304,7 +306,8 @@ def _is_seen(store: DocumentReader, name: str) -> bool:
 
 
 def _nothing_seen(store: DocumentReader) -> str:
-    return f"This token is for {', '.join(sorted(store.scope or ()))}, and there is no such collection here."
+    names = ", ".join(sorted(store.scope or ()))
+    return f"This token is for {names}, and there is no such collection here; ask for another token."
 
 
 def _root(store: DocumentReader, config: Config) -> Collection:

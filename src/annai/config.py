@@ -390,7 +390,7 @@ def _parse(file: Path) -> tuple[dict[str, Any], bytes]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not UTF-8: {error}. Save it as UTF-8.") from error
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}.") from error
+        raise ConfigError(f"{file} cannot be read: {error.strerror}; make it readable, or remove it.") from error
 
 
 def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:

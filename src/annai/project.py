@@ -7,7 +7,7 @@ how to make them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, Unpack, get_type_hints
@@ -51,6 +51,12 @@ Confirm = Callable[[int, float], bool]
 
 LOCAL_PARAMETERS = frozenset({"progress", "confirm"})
 """Parameters that are functions of the caller's: they do not travel."""
+
+
+def waiting_files(counts: Mapping[RequestStatus, int]) -> int:
+    """How many files are queued or being indexed, by the queue's counts."""
+    return counts.get("pending", 0) + counts.get("processing", 0)
+
 
 Duration = Literal["short", "waiting", "long"]
 """How long an operation may take: it answers at once, waits for the indexing to let it, or indexes for minutes."""

@@ -168,7 +168,7 @@ class TrustStore:
                 json.dump(everything, stream, indent=2, ensure_ascii=True)
             draft.replace(self._file)
         except OSError as error:
-            raise ConfigError(f"{self._file} cannot be written: {error.strerror}.") from error
+            raise ConfigError(f"{self._file} cannot be written: {error.strerror}; make its folder writable.") from error
 
 
 def _settings_demands(table: Table, folder: Path) -> Iterator[Demand]:

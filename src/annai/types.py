@@ -1,7 +1,7 @@
 """What are the things annai talks about? Frozen values, and nothing that does I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -64,6 +64,15 @@ class FileState:
     problem: Problem | None = None
     ctime_ns: int = 0
     """When the file's content or status last changed, which nobody can set; 0 where the system does not tell."""
+
+    def marked_as_changed(self) -> "FileState":
+        """The same state with a size that no file has, so that the next comparison reads the file again."""
+        return replace(self, size=-1, hash="")
+
+    @property
+    def is_marked_as_changed(self) -> bool:
+        """Whether the file is to be read again, whatever is on disk."""
+        return self.size < 0
 
 
 class ChangeKind(StrEnum):

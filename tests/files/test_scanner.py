@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from annai.errors import CollectionError
-from annai.files.scanner import Scan, ScannedFile, compare, scan
+from annai.files.scanner import Scan, compare, scan
+from annai.files.walk import ScannedFile
 from annai.settings import Files
 from annai.types import ChangeKind, FileState, Problem
 

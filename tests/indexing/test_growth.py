@@ -12,7 +12,7 @@ import pytest
 
 from annai.asking.references import MAX_COMPARED, similar_paths
 from annai.engine import Engine
-from annai.files import scanner
+from annai.files import walk
 from annai.indexing import indexer
 from annai.stores.base import Store
 from annai.stores.memory import MemoryStore
@@ -72,7 +72,7 @@ def import_of(folder: Path, files: int, monkeypatch: pytest.MonkeyPatch) -> tupl
         def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever it has
             return scandir if name == "scandir" else getattr(os, name)
 
-    monkeypatch.setattr(scanner, "os", Listing())
+    monkeypatch.setattr(walk, "os", Listing())
     with Engine(quick_config(folder)) as engine, steps_of(engine.store) as steps:
         assert engine.rebuild().added == files
     return steps(), listed

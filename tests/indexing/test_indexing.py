@@ -18,7 +18,7 @@ from annai.config import override
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.engine import Engine
 from annai.errors import CollectionError, ConfigError, EmbedderMismatch, ServerError
-from annai.indexing import indexer, preparation
+from annai.indexing import comparison, pipeline, preparation
 from annai.project import Done
 from annai.splitters.base import STRATEGIES
 from annai.types import ImportSummary, Section
@@ -106,7 +106,7 @@ def test_new_is_refused_where_there_is_data(engine: Engine, write: Write) -> Non
 def test_a_search_during_a_replace_sees_the_old_data(
     engine: Engine, write: Write, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("annai.engine.SEARCH_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("annai.engine.engine.SEARCH_WAIT_SECONDS", 0.1)
     for number in range(300):
         write(f"{number}.md", f"# {number}\napple")
     engine.import_collection()
@@ -323,7 +323,7 @@ def test_what_a_page_says_of_itself_is_found(engine: Engine, write: Write) -> No
 
 
 def test_a_large_first_index_asks_first(engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexer, "MAX_UNCONFIRMED_FILES", 10)
+    monkeypatch.setattr(comparison, "MAX_UNCONFIRMED_FILES", 10)
     for number in range(11):
         write(f"{number}.md", f"# {number}\ntext")
     asked: list[tuple[int, float]] = []
@@ -433,7 +433,7 @@ def test_queueing_many_files_returns_how_many_and_some_of_them(engine: Engine, w
 def test_the_time_of_a_first_index_is_that_of_all_processes(
     docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexer, "MAX_UNCONFIRMED_FILES", 10)
+    monkeypatch.setattr(comparison, "MAX_UNCONFIRMED_FILES", 10)
     for number in range(20):
         write(f"{number}.md", "apple " * 50)
     told: list[float] = []
@@ -444,7 +444,7 @@ def test_the_time_of_a_first_index_is_that_of_all_processes(
 
     for processes in (1, 4):
         # One second passes between two looks at the clock.
-        monkeypatch.setattr(indexer, "perf_counter", count().__next__)
+        monkeypatch.setattr(pipeline, "perf_counter", count().__next__)
         config = override(quick_config(docs), "worker", processes=processes)
         with Engine(config) as engine, pytest.raises(CollectionError, match="was not indexed"):
             engine.refresh(confirm=refuse)

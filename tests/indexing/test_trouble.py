@@ -2,53 +2,30 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from annai.answers import Hit, Query, Where
 from annai.config import override
 from annai.embedders.base import Vectors
-from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
 from annai.errors import CollectionError, EmbedderError
-from annai.indexing import pace
-from annai.indexing.pace import Pace
-from annai.indexing.probe import KILLED_TWICE
-from annai.stores.base import RequestResult
-from annai.timer import timestamp
-from annai.types import Collection, ImportSummary
+from annai.types import Collection
 from tests.conftest import Annai, quick_config, trust
 from tests.engines import config_for, postgres_folder, postgres_url, quick_folder
-from tests.loopback import eventually
-from tests.service import running
+from tests.service import Moody, running
 from tests.stores.test_failures import files_at_most, small_disk
 
 __all__ = ["postgres_folder", "postgres_url", "quick_folder", "small_disk"]
 
 Write = Callable[[str, str], Path]
-ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="processes are killed as on Unix")
-
-
-class Moody(HashingEmbedder):
-    """Fails while its service is down."""
-
-    down = True
-
-    def embed_sums(self, texts: Sequence[str]) -> Vectors:
-        """Refuse, or pass them on."""
-        if self.down:
-            raise EmbedderError("The service is down; start it.")
-        return super().embed_sums(texts)
 
 
 @pytest.fixture
@@ -263,7 +240,7 @@ def test_requests_of_a_folder_that_is_gone_do_not_hold_up_the_others(tmp_path: P
 def test_a_search_does_not_wait_for_a_machine_that_is_off(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("annai.engine.SEARCH_WAIT_SECONDS", 30.0)
+    monkeypatch.setattr("annai.engine.engine.SEARCH_WAIT_SECONDS", 30.0)
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     here.mkdir()
     (here / "a.md").write_text("# A\n\napple")
@@ -286,7 +263,7 @@ def test_the_embedder_of_one_collection_does_not_hold_up_another(tmp_path: Path)
             engine.add_collection(name, tmp_path / name)
             engine.queue_changes(name)
         fine = engine.embedder
-        engine._indexer._embedder_of = lambda name: moody if name == "one" else fine
+        engine._pipeline._embedder_of = lambda name: moody if name == "one" else fine
         with pytest.raises(EmbedderError, match="start it"):
             engine.process_queue(timeout=0)
         assert engine.document_paths("two") == ["a.md"]
@@ -358,208 +335,3 @@ def test_on_a_full_disk_what_is_indexed_is_still_found(annai: Annai, write: Writ
     assert annai("search", "apple", "--format", "files").stdout == "a.md:1\n"
     assert "apple" in annai("get", "a.md").stdout
     annai("status")
-
-
-# A file that changes all the time
-
-
-@contextmanager
-def restless(file: Path) -> Iterator[None]:
-    """Write to a file all the time, within the block."""
-    ended = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not ended.wait(0.001):
-            number += 1
-            with file.open("a") as stream:
-                stream.write(f"line {number} of the log\n")
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
-def test_a_search_does_not_wait_for_a_file_that_changes_all_the_time(engine: Engine, write: Write) -> None:
-    write("a.md", "# A\n\napple")
-    log = write("log.txt", "apple\n" + "words of a log\n" * 20_000)
-    with restless(log):
-        for _ in range(3):
-            answer = engine.search(Query("apple", mode="keyword"))
-            assert answer.freshness.waiting == 0
-        found = {hit.path: hit.index_status for hit in answer.results}
-        assert found == {"a.md": "latest", "log.txt": "updating"}
-        indexed = [each for each in engine.requests("completed") if each.path == "log.txt"]
-        assert len(indexed) <= 3
-        # Who asks for it gets it at once.
-        assert engine.rebuild(["log.txt"]).updated == 1
-    engine.rebuild()
-    assert not engine.requests("pending")
-    hit = hit_of(engine, "log")
-    assert hit
-    assert hit.index_status == "latest"
-
-
-def test_the_pause_before_a_restless_file_grows_and_ends_when_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("annai.indexing.pace.time", SimpleNamespace(monotonic=lambda: now))
-    restless = Pace()
-    pauses = []
-    for _ in range(15):
-        restless.note("a", ["log.txt", "b.md"])
-        now += 1.0
-        pauses.append(restless.pause("a", "log.txt"))
-    assert pauses == [*[0.0] * 5, 1.0, 2.0, 4.0, 8.0, 16.0, *[30.0] * 5]
-    assert restless.pause("a", "b.md") == restless.pause("b", "log.txt") == 0.0
-    now += pace.QUIET_SECONDS + 1
-    assert restless.pause("a", "log.txt") == 0.0
-    restless.note("a", ["log.txt"])
-    assert restless.pause("a", "log.txt", changed_meanwhile=True) == pace.FIRST_PAUSE_SECONDS
-
-
-# Clocks
-
-
-def test_a_time_that_64_bits_do_not_hold_breaks_nothing(engine: Engine, write: Write) -> None:
-    for name, seconds in (("far.md", 17_179_869_183), ("past.md", -2_147_483_648)):
-        os.utime(write(name, "# A\n\napple"), (seconds, seconds))
-    assert engine.import_collection() == ImportSummary(added=2)
-    assert engine.import_collection() == ImportSummary(unchanged=2)
-    assert len(engine.search(Query("apple")).results) == 2
-
-
-@pytest.mark.parametrize("ahead", [600.0, 86_400.0 * 365])
-def test_nothing_is_left_out_after_the_clock_was_set_back(
-    engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch, ahead: float
-) -> None:
-    for number in range(20):
-        write(f"{number}.md", "# A\n\napple")
-    with monkeypatch.context() as clock:
-        clock.setattr("annai.stores.sqlite.requests.timestamp", lambda seconds=0.0: timestamp(seconds + ahead))
-        engine.queue_changes("root")
-        (first,) = engine.store.requests.claim(1)
-        engine.store.requests.finish([RequestResult(first.id, "pending", "no luck", pause=8)])
-    assert engine.store.requests.due() >= 19
-    assert engine.store.requests.due_in() == 0
-    assert engine.import_collection() == ImportSummary(added=20)
-
-
-# What kills its process
-
-DEADLY = """
-import hashlib, os, signal
-real = hashlib.sha256
-def deadly(data=b"", **options):
-    if b"deadly" in data:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(data, **options)
-hashlib.sha256 = deadly
-"""
-"""A document that says so kills the process that reads it, as the system does when memory is short."""
-
-
-@pytest.fixture
-def deadly(tmp_path: Path) -> dict[str, str]:
-    """The environment of a process in which some documents are deadly."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(DEADLY)
-    return {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
-
-
-def test_what_kills_its_process_is_set_aside_and_its_neighbours_are_indexed(
-    annai: Annai, write: Write, deadly: dict[str, str]
-) -> None:
-    for number in range(20):
-        write(f"{number}.md", f"# {number}\n\napple")
-    for name in ("5a.md", "7a.md"):
-        write(name, f"# {name}\n\ndeadly")
-    annai("import", environment=deadly, code=-signal.SIGKILL)
-    with Engine(quick_config(annai.folder)) as engine:
-        assert not engine.document_paths("root")
-    done = annai("search", "apple", "-n", "30", "--format", "files", environment=deadly)
-    assert len(done.stdout.splitlines()) == 20
-    with Engine(quick_config(annai.folder)) as engine:
-        problems = {
-            state.path: state.problem.reason for state in engine.status().collections[0].problems if state.problem
-        }
-        assert problems == {"5a.md": KILLED_TWICE, "7a.md": KILLED_TWICE}
-        assert {each.path for each in engine.requests("failed")} == {"5a.md", "7a.md"}
-        assert all(each.attempts for each in engine.requests("failed"))
-    # It is left alone as it is, tried again when it changes, and when somebody wants it.
-    annai("import", "-m", "update", environment=deadly)
-    write("5a.md", "# 5a\n\nharmless")
-    assert annai("search", "harmless", "--format", "files", environment=deadly).stdout == "5a.md:1\n"
-    annai("index", "rebuild", "7a.md", "--force", environment=deadly, code=-signal.SIGKILL)
-    assert annai("search", "harmless", "--format", "files", environment=deadly).stdout == "5a.md:1\n"
-
-
-WORK = """
-import sys
-from pathlib import Path
-from annai.engine import Engine
-from annai.upkeep.worker import Worker
-from tests.conftest import quick_config
-with Engine(quick_config(Path(sys.argv[1]))) as engine, Worker(engine):
-    sys.stdin.read()
-"""
-
-
-def test_a_server_outlives_what_kills_its_indexing_process(docs: Path, write: Write, deadly: dict[str, str]) -> None:
-    for number in range(150):
-        write(f"{number}.md", f"# {number}\n\napple")
-    write("5a.md", "# 5a\n\ndeadly")
-    worker = subprocess.Popen(
-        [sys.executable, "-c", WORK, str(docs)], cwd=ROOT, env=os.environ | deadly, stdin=subprocess.PIPE
-    )
-    try:
-        with Engine(quick_config(docs)) as engine:
-            eventually(lambda: len(engine.document_paths("root")) == 150 or worker.poll() is not None)
-            assert worker.poll() is None
-            eventually(lambda: [each.path for each in engine.requests("failed")] == ["5a.md"])
-    finally:
-        worker.communicate()
-    assert worker.returncode == 0
-
-
-def test_an_interrupted_import_blames_no_file(engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    write("a.md", "# A\n\napple")
-    engine.queue_changes("root")
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("annai.files.reader.read_document", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            engine.process_queue(timeout=0)
-    (request,) = engine.requests("pending")
-    assert (request.attempts, request.error) == (0, "")
-    assert engine.import_collection() == ImportSummary(added=1)
-
-
-INDEX = """
-import sys
-from pathlib import Path
-from annai.engine import Engine
-from tests.conftest import quick_config
-with Engine(quick_config(Path(sys.argv[1]))) as engine:
-    engine.refresh()
-    peak, = (line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    print(engine.document_paths("root"), peak.split()[1])
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the most memory that a program took")
-def test_a_document_of_a_million_list_items_takes_little_memory(docs: Path, write: Write) -> None:
-    write("a.md", "# A\n\n" + "- a\n" * 1_000_000)
-    done = subprocess.run(
-        [sys.executable, "-c", INDEX, str(docs)], cwd=ROOT, capture_output=True, text=True, check=True, timeout=300
-    )
-    paths, _, peak = done.stdout.strip().rpartition(" ")
-    assert paths == "['a.md']"
-    assert int(peak) * 1024 < 500e6

@@ -20,7 +20,7 @@ from annai.interfaces.cli import COMMANDS, cli
 from annai.interfaces.cli.conventions import Command, Group
 from annai.interfaces.cli.server import log_lines
 from annai.interfaces.cli.service import service_of
-from annai.interfaces.render import counted, time_ago
+from annai.interfaces.render.units import counted, time_ago
 from tests.conftest import Annai
 
 Write = Callable[[str, str], Path]

@@ -11,7 +11,7 @@ import pytest
 from annai.answers import Query
 from annai.engine import Engine
 from annai.errors import CollectionError, ServerError
-from annai.interfaces.render import answer_json
+from annai.interfaces.render.records import answer_json
 from annai.interfaces.rpc import INTERNAL_ERROR, MAX_BATCH_CALLS, METHODS, CallError, Service, parse
 from annai.serving.wire import to_json
 from annai.types import ServerStatus

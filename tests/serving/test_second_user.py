@@ -18,7 +18,7 @@ from annai.config import load_config
 from annai.interfaces.rpc import METHODS
 from annai.serving.pidfile import ServerRecord, read_token
 from tests.conftest import results
-from tests.serving.test_server import LivingProject
+from tests.serving.conftest import LivingProject
 
 NOBODY = 65534
 

@@ -16,7 +16,7 @@ from annai.answers import Where
 from annai.config import Config, load_config, override
 from annai.engine import Engine
 from annai.errors import AnnaiError, CollectionError, IndexBusy, NewerIndex, StoreError
-from annai.indexing import indexer
+from annai.indexing import recipe
 from annai.settings import StoreSettings
 from annai.stores.postgres import database, graphs, nearest, schema, upgrade
 from annai.stores.postgres.collections import SELECT_STATES_UNDER
@@ -124,11 +124,11 @@ def test_other_settings_change_nothing_until_they_are_adopted(
     with Engine(config) as engine:
         assert "chunking.size = 512, here 1024" in engine.search("word7").freshness.problem
         with monkeypatch.context() as patch:
-            patch.setattr(indexer, "PIPELINE_VERSION", indexer.PIPELINE_VERSION - 1)
+            patch.setattr(recipe, "PIPELINE_VERSION", recipe.PIPELINE_VERSION - 1)
             with pytest.raises(NewerIndex, match="newer annai"):
                 engine.import_collection("docs")
     with Engine(other) as engine, monkeypatch.context() as patch:
-        patch.setattr(indexer, "PIPELINE_VERSION", indexer.PIPELINE_VERSION + 1)
+        patch.setattr(recipe, "PIPELINE_VERSION", recipe.PIPELINE_VERSION + 1)
         assert engine.import_collection("docs").updated == 29
 
 

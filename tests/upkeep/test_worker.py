@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -15,14 +15,13 @@ import pytest
 
 from annai.answers import Query, Where
 from annai.config import Config, load_config, override
-from annai.embedders.base import Vectors
-from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
 from annai.errors import EmbedderError, IndexBusy, NotFound
 from annai.types import ImportSummary
 from annai.upkeep.worker import Worker
 from tests.conftest import quick_config
 from tests.loopback import DEADLINE, eventually
+from tests.service import Moody
 
 Write = Callable[[str, str], Path]
 ROOT = Path(__file__).parents[2]
@@ -207,18 +206,6 @@ def test_a_file_that_fails_is_tried_again_three_times_and_stays_visible(
         assert request.attempts == 3
         assert [each.path for each in engine.status().errors] == ["a.md"]
     assert len(attempts) == 4
-
-
-class Moody(HashingEmbedder):
-    """Fails while its service is down."""
-
-    down = True
-
-    def embed_sums(self, texts: Sequence[str]) -> Vectors:
-        """Refuse, or pass them on."""
-        if self.down:
-            raise EmbedderError("The service is down; start it.")
-        return super().embed_sums(texts)
 
 
 def test_when_the_embedder_is_down_the_requests_wait_and_nothing_is_lost(

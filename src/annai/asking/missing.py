@@ -10,7 +10,7 @@ from annai.asking.references import known_sources, meanings
 from annai.config import Config
 from annai.files.omission import why_omitted
 from annai.stores.base import DocumentWriter
-from annai.types import IMPLICIT_COLLECTION, Request
+from annai.types import Request
 
 MAX_PROCESSING = 10_000
 """Files that are looked through to see whether one is being indexed right now."""
@@ -40,7 +40,7 @@ def _reasons(store: DocumentWriter, config: Config, name: str, source: Path, pat
     state = store.states(name, [path]).get(path)
     if state and state.problem:
         yield f"{file} is not indexed: it {_verb(state.problem.kind)} ({state.problem.reason})."
-    without = collections.within_root(store, config) if name == IMPLICIT_COLLECTION else ()
+    without = collections.nested_sources(store, config, name)
     if reason := why_omitted(source, config.files, path, without=without):
         yield f"{file} is not indexed: {reason}."
     else:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -122,19 +122,13 @@ class Embedder(ABC):
                 windows.append(window)
                 owners.append(owner)
         batches = self._batches([length for _, length in windows])
-        rows = [
-            (batch, vectors)
-            for batch, vectors in zip(
-                batches,
-                self._embed_batches([[windows[each][0] for each in batch] for batch in batches], kind),
-                strict=True,
-            )
-        ]
+        # All of them before the dimension is needed: some embedders learn it from the first.
+        embedded = self._embed_batches([[windows[each][0] for each in batch] for batch in batches], kind)
         if not self.dimension:
             # All texts so far were blank, and their rows of zeros need a dimension.
             self._check(self.embed_batch(["."], kind), 1)
         sums = np.zeros((len(texts), self.dimension), np.float32)
-        for batch, vectors in rows:
+        for batch, vectors in zip(batches, embedded, strict=True):
             lengths = np.array([[windows[each][1]] for each in batch], np.float32)
             np.add.at(sums, [owners[each] for each in batch], vectors * lengths)
         return normalise_rows(sums)
@@ -166,7 +160,7 @@ class Embedder(ABC):
                 batches.append([number])
         return batches
 
-    def _embed_batches(self, batches: Sequence[list[str]], kind: Kind) -> Iterable[Vectors]:
+    def _embed_batches(self, batches: Sequence[list[str]], kind: Kind) -> list[Vectors]:
         """Embed batches, `parallel_batches` at a time; the first failure ends it."""
         if self.parallel_batches == 1 or len(batches) < 2:
             return [self._check(self.embed_batch(batch, kind), len(batch)) for batch in batches]

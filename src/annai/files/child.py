@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
+    from queue import SimpleQueue
     from subprocess import Popen
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -49,6 +50,31 @@ def receive(pipe: BinaryIO) -> bytes:
     """Wait for the next message. Raises `EOFError` once the other side has ended."""
     (length,) = _LENGTH.unpack(_read(pipe, _LENGTH.size))
     return _read(pipe, length)
+
+
+def claim_output() -> BinaryIO:
+    """In the process: the pipe to the parent, for messages alone; what anything prints goes to standard error."""
+    own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return own
+
+
+def incoming() -> "SimpleQueue[bytes]":
+    """In the process: the parent's messages as they come; once it has ended or wants nothing more, so does this one."""
+    import queue
+    import threading
+
+    messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        with contextlib.suppress(OSError, EOFError, ValueError):
+            while True:
+                messages.put(receive(sys.stdin.buffer))
+        # Nobody waits for what is being done.
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    return messages
 
 
 def offer_to_be_killed() -> None:

@@ -166,21 +166,12 @@ def _read_replies(process: "Popen[bytes]", replies: "queue.SimpleQueue[bytes | N
 def main() -> None:
     """Run in the process: convert what standard input brings, and end when it does or when nothing comes."""
     child.offer_to_be_killed()
-    own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Whatever a library prints must not disturb the replies, nor is it for the user.
+    own = child.claim_output()
+    # What a library prints is not for the user either.
     nothing = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(nothing, stream.fileno())
-    parts: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-
-    def read_parts() -> None:
-        with suppress(OSError, EOFError, ValueError):
-            while True:
-                parts.put(child.receive(sys.stdin.buffer))
-        # Nobody waits for what is being done.
-        os._exit(0)
-
-    threading.Thread(target=read_parts, daemon=True).start()
+    parts = child.incoming()
     _limit(json.loads(parts.get())["memory"])
     while True:
         try:

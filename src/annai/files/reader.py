@@ -12,7 +12,7 @@ from annai.files.conversion import convert
 from annai.files.encoding import decode
 from annai.files.front_matter import FrontMatter, split_front_matter
 from annai.files.kinds import CONVERTERS, suffix_of
-from annai.files.scanner import file_times
+from annai.files.walk import file_times
 from annai.settings import Documents, Files
 from annai.text.outline import outline
 from annai.types import Change, Document, FileState, Format, Outline

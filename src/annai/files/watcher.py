@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from annai.files.scanner import IGNORE_FILES, SKIPPED_FOLDERS
+from annai.files.walk import IGNORE_FILES, SKIPPED_FOLDERS
 
 logger = logging.getLogger(__name__)
 

@@ -4,13 +4,18 @@ A disk that is not mounted, or another one in its place, looks as if everything 
 """
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from annai.collection import NAMED
+from annai.collection import NAMED, check_owner, find
+from annai.config import Config
 from annai.errors import FilesGone
-from annai.types import Collection
+from annai.files.scanner import Scan
+from annai.stores.base import Store
+from annai.stores.machine import machine_name
+from annai.trust import is_inside
+from annai.types import ChangeKind, Collection, FileState, Problem
 
 MAX_GONE_FILES, MAX_GONE_SHARE = 20, 0.2
 """If more files than both are gone, somebody must confirm it: more than this many, and more than this share."""
@@ -76,6 +81,50 @@ def doubt_deletions(collection: Collection, gone: Sequence[Path], known: int) ->
         return None
     what = f"{missing:,} of {_files(known)} in {collection.source} are gone, so their documents stay in the index"
     return _doubt(collection, what, "restore them", is_source=False)
+
+
+def doubt_scan(
+    store: Store, config: Config, collection: Collection, found: Scan, known: Mapping[str, FileState] | None
+) -> Doubt | None:
+    """Why the files that a comparison did not find are not believed to be deleted.
+
+    `known` are all files of the collection; None if only some were compared.
+    """
+    gone = [change.file for change in found.changes if change.kind is ChangeKind.DELETED]
+    if not gone:
+        return None
+    if not is_tracked(store, config, collection):
+        collection = replace(collection, origin="")
+    everything = store.states(collection.name) if known is None else known
+    return doubt_deletions(collection, gone, len(everything))
+
+
+def keep_documents(store: Store, collection: Collection, gone: Iterable[FileState]) -> None:
+    """Remember of files that are gone that their documents are out of date."""
+    kept = [replace(state, problem=Problem("failed", GONE)) for state in gone if state.problem is None]
+    if kept:
+        store.write(collection.name, states=kept)
+
+
+def is_tracked(store: Store, config: Config, collection: Collection) -> bool:
+    """Whether the folder's file system is noted: not where the index is in that folder, and goes with it."""
+    return store.shared or not is_inside(collection.source, config.database_path)
+
+
+def record_origin(store: Store, config: Config, collection: Collection, *, adopt: bool) -> Collection:
+    """Note on which file system the folder is and, where machines share the index, that this one indexes it."""
+    tracked = is_tracked(store, config, collection)
+    if not tracked and collection.origin != NAMED:
+        return collection
+    origin = identify(collection.source) if tracked else ""
+    owner = machine_name(config) if store.shared else ""
+    recorded = replace(collection, origin=origin, owner=owner)
+    if recorded != collection:
+        if not adopt:
+            # Read it again: another machine may have been faster.
+            check_owner(store, config, find(store, config, collection.name))
+        store.save_collection(recorded)
+    return recorded
 
 
 def _doubt(collection: Collection, what: str, remedy: str, *, is_source: bool = True) -> Doubt:

@@ -240,18 +240,7 @@ def main() -> None:
     import queue
 
     child.offer_to_be_killed()
-    own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Whatever prints something must not disturb what goes to the writer.
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-
-    def read_tasks() -> None:
-        with suppress(OSError, EOFError, ValueError):
-            while True:
-                tasks.put(child.receive(sys.stdin.buffer))
-        # The writer has ended, or wants nothing more: whatever is being done is in vain.
-        os._exit(0)
-
+    own, tasks = child.claim_output(), child.incoming()
     results: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def send_results() -> None:
@@ -261,8 +250,7 @@ def main() -> None:
         os._exit(0)  # The writer has ended, and standard input was not read yet.
 
     # The writer reads when it has time: the next task is done meanwhile.
-    for work in (read_tasks, send_results):
-        threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=send_results, daemon=True).start()
     from annai.embedders.base import load_embedder
 
     # Only the process that started this one can write here.

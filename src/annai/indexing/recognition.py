@@ -9,6 +9,16 @@ from annai.stores.base import STAGING_SUFFIX, Store
 from annai.types import Collection
 
 
+def check_embedder(store: Store, collection: Collection, embedder: Embedder) -> None:
+    """Raise `EmbedderMismatch` if another embedder made the index: their vectors cannot be compared."""
+    # An index without documents has no vectors to compare: the settings may change their mind.
+    if collection.embedder not in ("", embedder.identity) and store.dimension(collection.name):
+        raise EmbedderMismatch(
+            f"The collection {collection.name!r} was indexed with {collection.embedder}, but the settings ask for "
+            f"{embedder.identity}; run `annai import -c {collection.name} -m replace`."
+        )
+
+
 def check_model(store: Store, collection: Collection, identity: str, probed: str) -> None:
     """Raise `EmbedderMismatch` if another model answers to this name than the one that made the collection's vectors.
 

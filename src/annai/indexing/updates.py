@@ -11,6 +11,7 @@ from annai import collection as collections
 from annai.asking.references import Part
 from annai.config import Config
 from annai.errors import FilesGone, IndexBusy
+from annai.indexing.comparison import Comparison
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.indexing.run import Run
@@ -29,9 +30,10 @@ logger = logging.getLogger(__name__)
 class Updates:
     """Brings an index up to date, under the lock that lets one process index at a time."""
 
-    def __init__(self, store: Store, config: Config, indexer: Indexer, lock: IndexLock) -> None:
+    def __init__(self, store: Store, config: Config, comparison: Comparison, indexer: Indexer, lock: IndexLock) -> None:
         self._store = store
         self._config = config
+        self._comparison = comparison
         self._indexer = indexer
         self._lock = lock
 
@@ -49,10 +51,9 @@ class Updates:
                 raise IndexBusy(
                     f"Another process is replacing the collection {collection.name!r}; try again when it has finished."
                 )
-            outcomes = self._indexer.replace(collection, run, allow_deletions=allow_deletions, adopt=adopt)
+            replaced = self._indexer.replace(collection, run, allow_deletions=allow_deletions, adopt=adopt)
             self._store.apply_settings()
-        left_out = self._indexer.left_out.get(collection.name, ())
-        return replace(_logged(_summary(outcomes, run.done)), left_out=left_out)
+        return replace(_logged(_summary(replaced.outcomes, run.done)), left_out=replaced.left_out)
 
     def update(
         self,
@@ -68,11 +69,12 @@ class Updates:
         Where many files are gone, what else changed is indexed before `FilesGone` is raised.
         """
         totals = Counter[str]()
+        left_out: list[LeftOut] = []
         errors: list[FilesGone] = []
         with self.alone(), Run(self._config, progress) as run:
             for collection, only in parts:
                 try:
-                    found = self._indexer.request(
+                    found = self._comparison.request(
                         collection,
                         only,
                         force=force,
@@ -84,15 +86,12 @@ class Updates:
                     errors.append(error)
                 else:
                     totals.update(unchanged=found.unchanged, deleted=found.deleted)
+                    left_out += found.left_out
             outcomes = self._process(run, IMPORT_WAIT_SECONDS)
             self._store.apply_settings()
         if errors:
             raise errors[0]
-        left_out = [each for collection, only in parts if only is None for each in self._left_out(collection)]
         return replace(_logged(_summary(outcomes, run.done, totals)), left_out=join_left_out(left_out))
-
-    def _left_out(self, collection: Collection) -> tuple[LeftOut, ...]:
-        return self._indexer.left_out.get(collection.name, ())
 
     def update_first(
         self,
@@ -106,9 +105,8 @@ class Updates:
     ) -> ImportSummary:
         """Index what changed under some paths before all else that waits, here or in the process that is indexing."""
         before = self._store.states(collection.name, only)
-        numbers, unchanged, deleted = self._indexer.request(
-            collection, only, force=force, first=True, allow_deletions=allow_deletions
-        )
+        requested = self._comparison.request(collection, only, force=force, first=True, allow_deletions=allow_deletions)
+        numbers = requested.ids
         wake()
         attempts = {each.id: each.attempts for each in self._store.requests.get(numbers)}
 
@@ -129,7 +127,7 @@ class Updates:
                 else:
                     # Asking for many takes longer.
                     time.sleep(POLL_SECONDS * (1 + len(numbers) / 100))
-        outcomes = Counter({"unchanged": unchanged, "deleted": deleted})
+        outcomes = Counter({"unchanged": requested.unchanged, "deleted": requested.deleted})
         requests = self._store.requests.get(numbers)
         after = self._store.states(collection.name, [each.path for each in requests])
         became = {each.path: _outcome(each, before.get(each.path), after.get(each.path)) for each in requests}

@@ -194,7 +194,9 @@ def _read(ancestor: Ancestor, file: Path, text: str) -> dict[str, object]:
         table = ancestor.read(text)
     except (ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
-        raise ConfigError(f"{file} cannot be read as {ancestor.name}'s settings: {reason}.") from error
+        raise ConfigError(
+            f"{file} cannot be read as {ancestor.name}'s settings: {reason}; correct it first."
+        ) from error
     if not isinstance(table, dict):
         raise ConfigError(f"{file} has no settings in it; {ancestor.name}'s are sections with keys.")
     return {str(key): value for key, value in table.items()}

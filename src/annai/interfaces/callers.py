@@ -280,7 +280,8 @@ class PermittedProject(Project):
     def _check_unbound(self) -> None:
         if self.caller.collections:
             raise Forbidden(
-                f"The token {self.caller.name!r} is for some collections only, and may not add, move or delete any."
+                f"The token {self.caller.name!r} is for some collections only, and may not add, move or delete any; "
+                "ask with one for all of them."
             )
 
     def _check_folder(self, source: Path) -> None:

@@ -27,6 +27,7 @@ from annai.files.kinds import EXTRAS as FORMAT_EXTRAS
 from annai.files.omission import why_omitted
 from annai.models.extras import EXTRAS, error_summary
 from annai.plugins import BUILT_IN, installed
+from annai.project import waiting_files
 from annai.serving import pidfile
 from annai.text.escapes import escape_line
 from annai.upkeep.maintenance import check
@@ -231,7 +232,7 @@ def _index(engine: Engine) -> Found:
 def _queue(engine: Engine) -> Found:
     requests = engine.store.requests
     counts = requests.counts()
-    waiting = counts.get("pending", 0) + counts.get("processing", 0)
+    waiting = waiting_files(counts)
     if failed := counts.get("failed", 0):
         reason = next((each.error for each in requests.latest("failed", limit=1)), "")
         yield "warn", f"{failed:,} failed; the latest: {reason}", "`annai status` names them; they are tried again."

@@ -82,7 +82,7 @@ def _split(editor: str) -> list[str]:
     try:
         return shlex.split(editor, posix=sys.platform != "win32") or [""]
     except ValueError as error:
-        raise ConfigError(f"VISUAL or EDITOR cannot be read as a command: {editor!r} ({error}).") from error
+        raise ConfigError(f"VISUAL or EDITOR cannot be read as a command: {editor!r} ({error}); correct it.") from error
 
 
 def _name(program: str) -> str:

@@ -21,7 +21,7 @@ from annai.interfaces.callers import LOCAL_OWNER, PermittedProject
 from annai.interfaces.editor import chosen_editor, editor_command, open_window, opens_a_window
 from annai.interfaces.page.documents import reading_json
 from annai.interfaces.page.keys import Keys
-from annai.interfaces.render import answer_json, document_json, selection_json
+from annai.interfaces.render.records import answer_json, document_json, selection_json
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Access, Done, Duration, Operation, Project, type_hints
 from annai.serving.wire import from_json, plain
 from annai.trust import is_loopback

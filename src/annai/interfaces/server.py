@@ -284,7 +284,9 @@ def _only_server(config: Config) -> Iterator[None]:
     deadline = time.monotonic() + STARTING_SECONDS
     while not lock.acquire():
         if record := pidfile.running(config):
-            raise ServerError(f"A server is already running at {record.url} (pid {record.pid}).")
+            raise ServerError(
+                f"A server is already running at {record.url} (pid {record.pid}); `annai server stop` ends it."
+            )
         if time.monotonic() > deadline:
             raise ServerError("Another server of this project is starting or ending; try again in a while.")
         time.sleep(daemon.POLL_SECONDS)

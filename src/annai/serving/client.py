@@ -15,7 +15,7 @@ from annai.answers import Answer, Freshness, Query, QueryOptions
 from annai.asking.addresses import from_here
 from annai.asking.query import query_options
 from annai.errors import AnnaiError, NotFound, ServerError
-from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Done, Progress, Project, type_hints
+from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Done, Progress, Project, type_hints, waiting_files
 from annai.serving.connection import CALL_SECONDS, Connection
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Client(Project):
                 raise
             except AnnaiError:
                 continue
-            waiting = counts.get("pending", 0) + counts.get("processing", 0)
+            waiting = waiting_files(counts)
             over = sum(counts.values()) - waiting
             before = over if before is None else min(before, over)
             if progress and waiting:

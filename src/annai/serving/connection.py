@@ -79,10 +79,12 @@ class Connection:
         status, body = self.send("POST", "/rpc", to_json(message), endless=endless)
         try:
             answer = from_json(body)
-        except ValueError as error:
-            raise ServerError(f"What answers at {self.url} is no annai server (HTTP {status}).") from error
+        except ValueError:
+            answer = None
         if not isinstance(answer, dict):
-            raise ServerError(f"What answers at {self.url} is no annai server (HTTP {status}).")
+            raise ServerError(
+                f"What answers at {self.url} is no annai server (HTTP {status}); check the address and its port."
+            )
         if status == UNAUTHORIZED:
             raise ServerError(f"The server at {self.url} needs its token; set ANNAI_TOKEN to it.")
         if status != OK:

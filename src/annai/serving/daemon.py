@@ -45,7 +45,9 @@ def state_folder(config: Config) -> Path:
     try:
         make_state_folder(folder)
     except OSError as error:
-        raise ServerError(f"The server cannot write to its folder {folder}: {error.strerror}.") from error
+        raise ServerError(
+            f"The server cannot write to its folder {folder}: {error.strerror}; make it writable."
+        ) from error
     return folder
 
 

@@ -110,7 +110,9 @@ class TokenFile:
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"{self._file.parent} cannot be made: {error.strerror}.") from error
+            raise ConfigError(
+                f"{self._file.parent} cannot be made: {error.strerror}; make its folder writable."
+            ) from error
         with lock.exclusive(LOCK_SECONDS) as is_held:
             if not is_held:
                 raise ServerError("Another process is changing the tokens; try again in a while.")

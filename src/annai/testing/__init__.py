@@ -3,6 +3,8 @@
 This package is a pytest plugin too: with it, pytest explains the failures of these suites as it does those of a test.
 """
 
+import pkgutil
+
 import pytest
 
-pytest.register_assert_rewrite(*(f"annai.testing.{each}" for each in ("embedders", "rerankers", "splitters", "stores")))
+pytest.register_assert_rewrite(*(f"{__name__}.{each.name}" for each in pkgutil.iter_modules(__path__)))

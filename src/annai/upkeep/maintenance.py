@@ -1,9 +1,8 @@
 """Is an index sound, and can it move? Checking, repairing, tidying, and moving to another engine."""
 
-import dataclasses
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +89,7 @@ def repair(engine: Engine) -> list[Fault]:
                 engine.restore(fault.collection, document)
             else:
                 state = store.states(fault.collection, [fault.path])[fault.path]
-                store.write(fault.collection, states=[dataclasses.replace(state, size=-1, hash="", problem=None)])
+                store.write(fault.collection, states=[replace(state.marked_as_changed(), problem=None)])
         store.sweep()
         return [fault for fault in check(store) if not _will_be_read_again(store, fault)]
 
@@ -164,7 +163,7 @@ def checksum(store: Store) -> str:
 def _fault(document: Document | None, parts: list[StoredSection], state: FileState, inventory: Inventory) -> str:
     """What is wrong with a document; empty if nothing is."""
     if document is None:
-        return "" if state.problem or state.size < 0 else "its text is missing"
+        return "" if state.problem or state.is_marked_as_changed else "its text is missing"
     if [part.section.order for part in parts] != [*range(len(parts))] or not parts:
         return "some of its sections are missing"
     keys = [part.key for part in parts]
@@ -192,7 +191,7 @@ def _index(keys: NDArray[np.int64], key: int) -> int:
 
 
 def _will_be_read_again(store: Store, fault: Fault) -> bool:
-    return bool(fault.path) and store.states(fault.collection, [fault.path])[fault.path].size < 0
+    return bool(fault.path) and store.states(fault.collection, [fault.path])[fault.path].is_marked_as_changed
 
 
 def _copy(source: Store, target: Store, collection: Collection) -> Iterator[int]:

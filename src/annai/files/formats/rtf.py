@@ -1,6 +1,7 @@
 """What does a Rich Text file (.rtf) say? Its paragraphs, its tables, and headings where it names them."""
 
 import re
+from typing import NamedTuple
 
 from annai.files.formats.markdown import (
     ConversionError,
@@ -51,6 +52,15 @@ def convert(data: bytes) -> Converted:
     )
 
 
+class _Group(NamedTuple):
+    """What holds within braces."""
+
+    is_hidden: bool
+    encoding: str | None
+    following: int
+    """How many characters follow a Unicode one, for readers that do not know it."""
+
+
 class _Reader:
     def __init__(self, data: bytes) -> None:
         page = re.search(rb"\\ansicpg(\d{1,5})", data[:2000])
@@ -65,10 +75,9 @@ class _Reader:
         self._level = 0
         self._is_in_table = False
 
-    def read(self, data: bytes) -> list[str]:  # noqa: PLR0912 - one branch for each kind of token
+    def read(self, data: bytes) -> list[str]:
         """The blocks of the file."""
-        # For each open group: is it hidden, which encoding, and how many characters follow a Unicode one.
-        groups: list[tuple[bool, str | None, int]] = [(False, None, 1)]
+        groups = [_Group(is_hidden=False, encoding=None, following=1)]
         skip, starts_group = 0, False
         for match in _TOKEN.finditer(data):
             word, number, byte, symbol, brace, text = match.groups()
@@ -86,23 +95,11 @@ class _Reader:
                     groups.pop()
                 skip = 0
             elif word is not None:
-                word = word.lower() if word.lower() == b"par" else word
-                if word in _HIDDEN:
-                    groups[-1] = (True, encoding, following)
-                elif word == b"f" and number is not None:
-                    self._decode(encoding)
-                    groups[-1] = (hidden, self._fonts.get(int(number)), following)
-                elif word == b"uc" and number is not None:
-                    groups[-1] = (hidden, encoding, max(int(number), 0))
-                elif word == b"u" and number is not None and not hidden:
-                    self._decode(encoding)
-                    self._text.append(chr(int(number) % 65_536))
+                if word == b"u" and number is not None and not hidden:
                     skip = following
-                elif not hidden:
-                    self._decode(encoding)
-                    self._word(word, int(number or 0))
+                groups[-1] = self._control(word, number, groups[-1])
             elif symbol == b"*" and starts_group:
-                groups[-1] = (True, encoding, following)
+                groups[-1] = groups[-1]._replace(is_hidden=True)
             elif byte is not None and not hidden:
                 skip -= 1
                 if skip < 0:
@@ -120,6 +117,23 @@ class _Reader:
         self._end_paragraph()
         self._end_table()
         return self._blocks
+
+    def _control(self, word: bytes, number: bytes | None, group: _Group) -> _Group:
+        """Obey a control word, and return what holds in its group from now on."""
+        if word in _HIDDEN:
+            return group._replace(is_hidden=True)
+        if word == b"uc" and number is not None:
+            return group._replace(following=max(int(number), 0))
+        if word == b"f" and number is not None:
+            self._decode(group.encoding)
+            return group._replace(encoding=self._fonts.get(int(number)))
+        if not group.is_hidden:
+            self._decode(group.encoding)
+            if word == b"u" and number is not None:
+                self._text.append(chr(int(number) % 65_536))
+            else:
+                self._word(b"par" if word.lower() == b"par" else word, int(number or 0))
+        return group
 
     def _decode(self, encoding: str | None) -> None:
         if self._bytes:

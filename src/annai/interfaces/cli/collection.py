@@ -10,7 +10,10 @@ from annai.config import Config
 from annai.interfaces.cli.completion import complete_collections
 from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.options import Command, format_option, project_command
-from annai.interfaces.render import collection_json, counted, print_json, print_table, searched_sentence, time_ago
+from annai.interfaces.render.notes import searched_sentence
+from annai.interfaces.render.records import collection_json, print_json
+from annai.interfaces.render.table import print_table
+from annai.interfaces.render.units import counted, time_ago
 from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
 from annai.serving.client import Client

@@ -8,7 +8,7 @@ import click
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import config_option, docs_dir_option, set_up_logging
 from annai.interfaces.doctor import Finding, examine
-from annai.interfaces.render import print_json
+from annai.interfaces.render.records import print_json
 from annai.interfaces.terminal import echo
 
 

@@ -16,7 +16,8 @@ from annai.errors import ConfigError
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import confirm_large_index, format_option, open_fresh, project_command
 from annai.interfaces.cli.progress import progress_bar
-from annai.interfaces.render import print_json, print_table
+from annai.interfaces.render.records import print_json
+from annai.interfaces.render.table import print_table
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.project import Project

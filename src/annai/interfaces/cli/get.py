@@ -10,7 +10,8 @@ from annai.errors import QueryError
 from annai.interfaces.cli.completion import complete_documents
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import format_option, open_fresh, project_command
-from annai.interfaces.render import content_json, print_json, section_json, section_line
+from annai.interfaces.render.notes import section_line
+from annai.interfaces.render.records import content_json, print_json, section_json
 from annai.interfaces.terminal import echo, standard_output
 from annai.types import Selection
 

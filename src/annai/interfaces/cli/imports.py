@@ -11,7 +11,7 @@ from annai.errors import ConfigError
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import allow_deletions_option, collection_option, project_command
 from annai.interfaces.cli.progress import indexed_line, progress_bar, short_duration
-from annai.interfaces.render import left_out_lines
+from annai.interfaces.render.notes import left_out_lines
 from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
 from annai.project import Project

@@ -11,7 +11,10 @@ from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.imports import tell
 from annai.interfaces.cli.options import allow_deletions_option, format_option, project_command
 from annai.interfaces.cli.progress import progress_bar
-from annai.interfaces.render import counted, print_json, print_lines, queue_lines, status_json
+from annai.interfaces.render.notes import queue_lines
+from annai.interfaces.render.records import print_json, status_json
+from annai.interfaces.render.table import print_lines
+from annai.interfaces.render.units import counted
 from annai.opening import open_project
 
 

@@ -15,7 +15,9 @@ from annai.errors import ConfigError
 from annai.installation import install_command
 from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.options import format_option, project_command
-from annai.interfaces.render import print_json, print_table, size
+from annai.interfaces.render.records import print_json
+from annai.interfaces.render.table import print_table
+from annai.interfaces.render.units import size
 from annai.interfaces.terminal import echo, standard_output
 from annai.models.catalog import KEY_VARIABLES, MODELS, RERANKERS, KnownModel, KnownReranker
 from annai.models.extras import EXTRAS, is_installed

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from annai.config import variable
-from annai.interfaces.render import counted, size
+from annai.interfaces.render.units import counted, size
 from annai.interfaces.terminal import echo, is_quiet, is_terminal
 from annai.project import Done
 

@@ -18,7 +18,8 @@ from annai.interfaces.cli.options import (
     warn_if_stale,
 )
 from annai.interfaces.cli.progress import progress_bar
-from annai.interfaces.render import SEARCH_FORMATS, print_answer, unmatched_lines
+from annai.interfaces.render.answer import SEARCH_FORMATS, print_answer
+from annai.interfaces.render.notes import unmatched_lines
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.values import choices

@@ -17,7 +17,10 @@ from annai.interfaces.cli import INTERRUPTED, service
 from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.options import format_option, port_number, project_command
 from annai.interfaces.cli.progress import duration
-from annai.interfaces.render import print_json, print_lines, print_table, queue_lines, size, status_json, time_ago
+from annai.interfaces.render.notes import queue_lines
+from annai.interfaces.render.records import print_json, status_json
+from annai.interfaces.render.table import print_lines, print_table
+from annai.interfaces.render.units import size, time_ago
 from annai.interfaces.terminal import echo, echo_line, say
 from annai.serving import daemon
 from annai.serving.client import Client

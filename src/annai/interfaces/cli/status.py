@@ -9,18 +9,10 @@ from annai.config import Config
 from annai.indexing.deletions import GONE
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import collection_option, format_option, project_command
-from annai.interfaces.render import (
-    field_json,
-    left_out_lines,
-    print_json,
-    print_lines,
-    print_table,
-    queue_lines,
-    searched_sentence,
-    size,
-    status_json,
-    time_ago,
-)
+from annai.interfaces.render.notes import left_out_lines, queue_lines, searched_sentence
+from annai.interfaces.render.records import field_json, print_json, status_json
+from annai.interfaces.render.table import print_lines, print_table
+from annai.interfaces.render.units import size, time_ago
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.types import CollectionStatus, MetadataField, Status

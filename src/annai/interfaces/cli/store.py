@@ -6,7 +6,7 @@ from annai.config import Config, override
 from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.options import project_command
 from annai.interfaces.cli.progress import progress_bar
-from annai.interfaces.render import counted, size
+from annai.interfaces.render.units import counted, size
 from annai.interfaces.terminal import echo, warn
 from annai.stores.base import ENGINES, load_store
 

@@ -8,7 +8,9 @@ from annai.config import Config
 from annai.errors import CollectionError
 from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.options import collection_option, format_option, project_command
-from annai.interfaces.render import print_json, print_table, time_ago
+from annai.interfaces.render.records import print_json
+from annai.interfaces.render.table import print_table
+from annai.interfaces.render.units import time_ago
 from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
 from annai.serving.tokens import TokenFile

@@ -17,7 +17,9 @@ from annai.interfaces.mcp.budget import (
     paginate,
 )
 from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult
-from annai.interfaces.render import collection_json, left_out_lines, searched_sentence, summary_line
+from annai.interfaces.render.notes import left_out_lines, searched_sentence, summary_line
+from annai.interfaces.render.records import collection_json
+from annai.project import waiting_files
 from annai.serving.wire import plain
 from annai.types import Collection, CollectionStatus, ImportSummary, ListedEntry, Listing, MetadataField, Status
 from annai.values import shorten
@@ -72,7 +74,7 @@ def listing_result(listing: Listing, budget: int, after: str = "", notes: Sequen
 
 def import_result(summary: ImportSummary, status: Status, reasons: Sequence[str], budget: int) -> ToolResult:
     """What an import did, and which files are not indexed; first those that were asked for."""
-    total, waiting = sum(each.statistics.sections for each in status.collections), waiting_files(status)
+    total, waiting = sum(each.statistics.sections for each in status.collections), waiting_files(status.requests)
     fields: dict[str, Any] = {**summary.counts, "total_sections": total}
     text = f"{'Done' if waiting else 'The index is up to date'}: {summary_line(summary)}, total_sections {total:,}."
     if waiting:
@@ -91,7 +93,7 @@ def status_result(
 
     Also the fields by which documents can be found.
     """
-    waiting = waiting_files(status)
+    waiting = waiting_files(status.requests)
     collections, share = status.collections, int(budget * SHARE)
     listed = paginate([*map(_state_item, collections)], share)
     problems = paginate([(line, line) for line in map(clip_line, problem_lines(collections))], share)
@@ -151,11 +153,6 @@ def _field_line(field: MetadataField) -> str:
     """A field of documents, how many have it, and its frequent values."""
     values = f": {', '.join(map(shorten_value, field.values))}" if field.values else ""
     return clip_line(f"{field.name} ({field.documents:,}{values})")
-
-
-def waiting_files(status: Status) -> int:
-    """How many files are queued or being indexed."""
-    return status.requests.get("pending", 0) + status.requests.get("processing", 0)
 
 
 def error_lines(status: Status) -> list[str]:

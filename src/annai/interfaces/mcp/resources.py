@@ -79,7 +79,7 @@ def read_resource(project: Project, uri: str) -> types.ReadResourceResult:
     selection = project.locate(f"{collection}:{path}")
     document = selection.document
     if document.collection != collection:
-        raise NotFound(f"There is no document {path!r} in the collection {collection!r}.")
+        raise NotFound(f"There is no document {path!r} in the collection {collection!r}; `list_documents` names them.")
     text = full_text(selection, selection.section)
     return types.ReadResourceResult(
         contents=[types.TextResourceContents(uri=uri, mime_type=_mime_type(document.path), text=text)]

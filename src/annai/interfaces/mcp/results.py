@@ -18,7 +18,7 @@ from annai.interfaces.mcp.budget import (
     fit_lines,
     hit_fields,
 )
-from annai.interfaces.render import correction_lines, more_place, result_count, unmatched_lines
+from annai.interfaces.render.notes import correction_lines, more_place, result_count, unmatched_lines
 
 NOTE_TOKENS = 150
 """Tokens of a budget that are reserved for notes on the results as a whole, besides the answer's own notes."""

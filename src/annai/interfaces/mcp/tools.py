@@ -25,7 +25,7 @@ from annai.interfaces.mcp.reports import (
     status_result,
 )
 from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result, waiting_result
-from annai.interfaces.render import correction_lines, unmatched_lines
+from annai.interfaces.render.notes import correction_lines, unmatched_lines
 from annai.types import IMPLICIT_COLLECTION, Collection
 from annai.values import choices
 

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from annai.answers import breadcrumbs
 from annai.files.pages import shown_pages
-from annai.interfaces.render import content_json
+from annai.interfaces.render.records import content_json
 from annai.text.lines import LINE_END, Lines
 from annai.text.outline import outline
 from annai.types import Document, Selection, StoredSection

@@ -23,6 +23,7 @@ from annai.interfaces.callers import CALLER, LOCAL_OWNER, Caller
 from annai.interfaces.page.documents import IMAGE_TYPES
 from annai.interfaces.page.keys import Keys
 from annai.interfaces.page.words import LANGUAGES, preferred_language, words
+from annai.project import waiting_files
 from annai.serving.wire import to_json
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class Page:
             return to_json({"problem": str(error)})
         return to_json(
             {
-                "waiting": counts.get("pending", 0) + counts.get("processing", 0),
+                "waiting": waiting_files(counts),
                 "indexing": [each.path for each in processing],
                 "version": [
                     *sorted(counts.items()),

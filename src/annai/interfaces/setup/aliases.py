@@ -26,7 +26,7 @@ def add_aliases() -> list[Path]:
             else:
                 place.symlink_to(program.name)
         except OSError as error:
-            raise ConfigError(f"{place} cannot be written ({error.strerror}).") from error
+            raise ConfigError(f"{place} cannot be written ({error.strerror}); make its folder writable.") from error
     return new
 
 
@@ -38,7 +38,7 @@ def remove_aliases() -> list[Path]:
         try:
             place.unlink()
         except OSError as error:
-            raise ConfigError(f"{place} cannot be removed ({error.strerror}).") from error
+            raise ConfigError(f"{place} cannot be removed ({error.strerror}); remove it by hand.") from error
     return ours
 
 

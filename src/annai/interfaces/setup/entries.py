@@ -97,7 +97,7 @@ def is_set_up(place: Target) -> bool:
     try:
         return bool(_own_names(place, _read(place.file) or ""))
     except ValueError as error:
-        raise ConfigError(f"{place.file} cannot be read: {error}.") from error
+        raise ConfigError(f"{place.file} cannot be read: {error}; correct it.") from error
 
 
 def plan_edit(place: Target) -> ConfigEdit:
@@ -163,7 +163,9 @@ def apply_edit(edit: ConfigEdit) -> Path | None:
             Path(draft).chmod(0o600 if edit.is_private else 0o644)
         Path(draft).replace(file)
     except OSError as error:
-        raise ConfigError(f"{file} cannot be written: {error.strerror}.") from error
+        raise ConfigError(
+            f"{file} cannot be written: {error.strerror}; make it writable, or change it by hand."
+        ) from error
     return backup
 
 
@@ -182,7 +184,7 @@ def _read(file: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}.") from error
+        raise ConfigError(f"{file} cannot be read: {error}; make it readable UTF-8.") from error
 
 
 def _back_up(file: Path) -> Path:

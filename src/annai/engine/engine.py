@@ -1,22 +1,22 @@
-"""How does a project work in this process? The engine opens store, embedders and indexer, and joins them."""
+"""What can be done with a project that is open in this process? Each operation, in a few lines."""
 
 import copy
-import dataclasses
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Unpack
 
 from annai import collection as collections
-from annai.answers import Answer, Freshness, Query, QueryOptions, Where
-from annai.asking.filters import Filters
+from annai.answers import Answer, Freshness, Query, QueryOptions
 from annai.asking.query import check_query, make_conditions, make_query
 from annai.asking.references import find_parts, locate
 from annai.config import Config
-from annai.embedders.base import CACHE_NAME, Embedder, load_embedder
+from annai.embedders.base import Embedder
+from annai.engine.answering import Answering
+from annai.engine.models import Embedders
+from annai.engine.status import LeftOutCounts, collection_status, files_in_progress, latest_errors, searched_names
 from annai.errors import (
     AnnaiError,
     CollectionError,
@@ -27,28 +27,23 @@ from annai.errors import (
     StoreError,
 )
 from annai.files.folders import folder_entries
-from annai.files.scanner import differs, left_out
+from annai.indexing.comparison import Comparison
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
-from annai.indexing.recognition import check_model
+from annai.indexing.pipeline import Pipeline
+from annai.indexing.recognition import check_embedder
 from annai.indexing.updates import POLL_SECONDS, Updates
-from annai.project import Confirm, Progress, Project
+from annai.project import Confirm, Progress, Project, waiting_files
 from annai.rerankers.base import Reranker, load_reranker
-from annai.searching.fusion import fuse, limit_and_sort, rerank
-from annai.searching.search import search
-from annai.settings import Embedding
 from annai.stores.base import STAGING_SUFFIX, Store, load_store
 from annai.stores.scoped import ScopedStore
 from annai.types import (
     IMPLICIT_COLLECTION,
     Collection,
-    CollectionStatus,
     Document,
-    FileState,
     FolderEntry,
     ImportMode,
     ImportSummary,
-    LeftOut,
     Listing,
     MetadataField,
     Queued,
@@ -67,11 +62,6 @@ MOST_REQUESTS = 1000
 MOST_QUEUED = 100
 """Requests that are returned when files were queued."""
 
-STATUS_ERRORS = STATUS_FILES = 5
-
-LEFT_OUT_SECONDS = 10.0
-"""How long the number of files that are not read is taken to be the same."""
-
 
 class Engine(Project):
     """A project, opened in this process."""
@@ -84,15 +74,14 @@ class Engine(Project):
         """Its holder indexes."""
         self.keeper = self._lock("keeper")
         """Its holder watches the files, and indexes them as they change."""
-        self._embedders: dict[Embedding, Embedder] = {}
-        self._embedders_lock = threading.Lock()
+        remember = config.store.engine != "memory" and not self.read_only
+        self._embedders = Embedders(config, remember=remember)
         self.wake: Callable[[], None] | None = None
         """Wakes the worker that keeps the index fresh in this process, if there is one."""
         self.worker_problem = ""
         """Why that worker cannot index now, as a sentence: its embedder is down, say."""
         self._queued = 0
-        self._counted: dict[str, tuple[float, tuple[LeftOut, ...]]] = {}
-        """When the files of a collection that are not read were last counted, and what was found."""
+        self._left_out_counts = LeftOutCounts()
         if not self.read_only and any(each.name.endswith(STAGING_SUFFIX) for each in self.store.collections()):
             self._updates.delete_abandoned()
 
@@ -110,35 +99,32 @@ class Engine(Project):
     @cached_property
     def embedder(self) -> Embedder:
         """The project's own embedder, created when it is first needed."""
-        return self._embedder_with(self.config.embedding)
+        return self._embedders.get(self.config.embedding)
 
     def embedder_of(self, collection: str) -> Embedder:
         """A collection's own embedder, or the project's."""
         settings = self.config.embedding_of(collection)
-        return self.embedder if settings == self.config.embedding else self._embedder_with(settings)
-
-    def _embedder_with(self, settings: Embedding) -> Embedder:
-        """The embedder with these settings: one for all threads, since a model must not be in memory twice."""
-        remembers = self.config.store.engine != "memory" and not self.read_only
-        cache = self.config.database_path.with_name(CACHE_NAME) if remembers else None
-        with self._embedders_lock:
-            if settings not in self._embedders:
-                embedder = load_embedder(settings, self.config.model, self.config.retry, cache=cache)
-                embedder.is_watched = embedder.may_change
-                self._embedders[settings] = embedder
-            return self._embedders[settings]
+        return self.embedder if settings == self.config.embedding else self._embedders.get(settings)
 
     @cached_property
     def _reranker(self) -> Reranker | None:
         return load_reranker(self.config)
 
     @cached_property
+    def _pipeline(self) -> Pipeline:
+        return Pipeline(self.store, self.embedder_of, self.config)
+
+    @cached_property
+    def _comparison(self) -> Comparison:
+        return Comparison(self.store, self.config, self._pipeline)
+
+    @cached_property
     def _indexer(self) -> Indexer:
-        return Indexer(self.store, self.embedder_of, self.config)
+        return Indexer(self.store, self.config, self._comparison, self._pipeline)
 
     @cached_property
     def _updates(self) -> Updates:
-        return Updates(self.store, self.config, self._indexer, self.lock)
+        return Updates(self.store, self.config, self._comparison, self._indexer, self.lock)
 
     def scoped(self, names: Iterable[str]) -> "Engine":
         """The same project as somebody finds it who may know of these collections only; not to be closed."""
@@ -242,7 +228,7 @@ class Engine(Project):
         numbers = [
             number
             for collection, only in find_parts(self.store, self.config, [path])
-            for number in self._indexer.request(collection, only, force=force).ids
+            for number in self._comparison.request(collection, only, force=force).ids
         ]
         self._wake_worker()
         numbers.sort()
@@ -268,7 +254,7 @@ class Engine(Project):
         errors: list[AnnaiError] = []
         for collection in own:
             with _noted(errors):
-                self._indexer.request(collection, at_once=False, confirm=confirm)
+                self._comparison.request(collection, at_once=False, confirm=confirm)
         names = [each.name for each in own]
         waiting = 0
         with _noted(errors):
@@ -300,7 +286,7 @@ class Engine(Project):
     def queue_changes(self, name: str, only: Sequence[str] | None = None, *, retry_failed: bool = True) -> None:
         """Queue what changed in a collection, in all of it or under some of its paths."""
         collection = collections.find(self.store, self.config, name)
-        self._indexer.request(collection, only, retry_failed=retry_failed, at_once=False)
+        self._comparison.request(collection, only, retry_failed=retry_failed, at_once=False)
         self._note_queued(self.store.requests.due())
 
     def _note_queued(self, waiting: int) -> int:
@@ -350,87 +336,10 @@ class Engine(Project):
         searched = collections.searchable(self.store, self.config, names)
         if query.mode != "keyword":
             for collection in searched:
-                self._indexer.check_embedder(collection)
+                check_embedder(self.store, collection, self.embedder_of(collection.name))
         freshness = self.refresh(names, progress=progress, confirm=confirm) if refresh else Freshness()
-        where = dataclasses.replace(query.where, collections=tuple(collection.name for collection in searched))
-        sources = self.sources()
-        filters = Filters(self.store, self.config, where, sources)
-        answer = self._answer(query, filters.parts())
-        if not answer.results and not any(self.store.states(collection.name) for collection in searched):
-            folders = ", ".join(str(collection.source) for collection in searched)
-            raise NotFound(
-                f"There are no documents in {folders}; annai looks for {', '.join(self.config.files.include)} "
-                "(files.include in annai.toml)."
-            )
-        if freshness.problem:
-            answer = self._compare_with_disk(answer, query.where.clean_only)
-        if problem := self.store.problem:
-            slower = f"answered by the index file, more slowly: {problem}"
-            answer = dataclasses.replace(answer, note="; ".join(filter(None, (answer.note, slower))))
-        return dataclasses.replace(
-            answer,
-            results=tuple(
-                dataclasses.replace(hit, file=collections.file_path(self.config, sources[hit.collection], hit.path))
-                for hit in answer.results
-            ),
-            unmatched=filters.unmatched(is_answered=bool(answer.results)),
-            unmet=filters.unmet(is_answered=bool(answer.results)),
-            freshness=freshness,
-            sources=sources,
-        )
-
-    def _compare_with_disk(self, answer: Answer, clean_only: bool) -> Answer:
-        """The answer of an index that could not be brought up to date: what differs from its file is `outdated`."""
-        here = collections.here(self.store, self.config)
-        sources = self.sources()
-        hits = []
-        for hit in answer.results:
-            state = self.store.states(hit.collection, [hit.path]).get(hit.path)
-            is_here = here is None or hit.collection in here
-            if not is_here or (state and not differs(sources[hit.collection] / hit.path, state)):
-                hits.append(hit)
-            elif not clean_only:
-                hits.append(dataclasses.replace(hit, index_status="outdated", is_dirty=True))
-        return dataclasses.replace(answer, results=tuple(hits))
-
-    def _answer(self, query: Query, parts: Mapping[str, Where]) -> Answer:
-        """Search parts of collections, grouped by embedder and restriction, and join the results in one answer."""
-        groups: dict[tuple[str, Where], list[str]] = {}
-        for name, where in parts.items():
-            # A keyword search needs no embedder.
-            identity = "" if query.mode == "keyword" else self.embedder_of(name).identity
-            groups.setdefault((identity, where), []).append(name)
-        if not groups:
-            return Answer(query.text, 0.0, 0, ())
-        places = [dataclasses.replace(where, collections=tuple(names)) for (_, where), names in groups.items()]
-        reranker = self._reranker
-        if len(groups) == 1 and reranker is None:
-            return self._search(dataclasses.replace(query, where=places[0]))
-        limit = max(query.end, self.config.rerank.candidates if reranker else 0)
-        answers = []
-        for where in places:
-            asked = dataclasses.replace(query, where=where, limit=limit, offset=0, sort="score")
-            answers.append(self._search(asked))
-        answer = fuse(answers)
-        if reranker and answer.results:
-            answer = rerank(answer, reranker, self.config.rerank)
-        return limit_and_sort(answer, query)
-
-    def _search(self, query: Query) -> Answer:
-        """Search collections that have the same embedder; without it, by words alone."""
-        embedder = self.embedder_of(query.where.collections[0])
-        try:
-            answer = search(self.store, embedder, query)
-            if query.mode != "keyword" and embedder.is_watched:
-                for name in query.where.collections:
-                    found = collections.find(self.store, self.config, name)
-                    check_model(self.store, found, embedder.identity, embedder.probed)
-            return answer
-        except EmbedderError as error:
-            if query.mode != "hybrid":
-                raise
-            answer = search(self.store, embedder, dataclasses.replace(query, mode="keyword"))
-            return dataclasses.replace(answer, note=f"searched by words alone: {error}")
+        answering = Answering(self.store, self.config, self.embedder_of, lambda: self._reranker)
+        return answering.answer(query, searched, self.sources(), freshness)
 
     def locate(self, reference: str) -> Selection:
         """Find a document, a section or some lines, by any address that annai prints."""
@@ -473,15 +382,15 @@ class Engine(Project):
             database=self.store.address,
             size_on_disk=self.store.size_on_disk(),
             embedder=self.embedder.identity,
-            collections=tuple(self._collection_status(collection) for collection in shown),
-            searched=tuple(each.name for each in self._searched()),
-            requests=counts,
-            queued=self._note_queued(counts.get("pending", 0) + counts.get("processing", 0)),
-            indexing=tuple(
-                f"{each.collection}:{each.path}"
-                for each in self.store.requests.latest("processing", limit=STATUS_FILES)
+            collections=tuple(
+                collection_status(self.store, self.config, each, self._comparison, self._left_out_counts)
+                for each in shown
             ),
-            errors=tuple(self._latest_errors()),
+            searched=searched_names(self.store, self.config),
+            requests=counts,
+            queued=self._note_queued(waiting_files(counts)),
+            indexing=files_in_progress(self.store),
+            errors=latest_errors(self.store),
         )
 
     def requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
@@ -508,46 +417,9 @@ class Engine(Project):
         waiting = requests.pending(collection, [*known]) if requests.counts().get("pending") else []
         return folder_entries(known.values(), {each.path for each in waiting}, path)
 
-    def _searched(self) -> list[Collection]:
-        try:
-            return collections.searchable(self.store, self.config)
-        except CollectionError:
-            return []  # Every collection is disabled.
-
-    def _latest_errors(self) -> list[Request]:
-        requests = self.store.requests
-        found = [*requests.latest("failed", limit=STATUS_ERRORS), *requests.latest("pending", limit=STATUS_ERRORS)]
-        return sorted((each for each in found if each.error), key=lambda each: -each.id)[:STATUS_ERRORS]
-
-    def _collection_status(self, collection: Collection) -> CollectionStatus:
-        states = self.store.states(collection.name)
-        problems = sorted((each for each in states.values() if each.problem), key=lambda state: state.path)
-        if not collections.is_own(self.store, self.config, collection):
-            note = collections.served_only(collection)
-        else:
-            doubt = self._indexer.doubt_source(collection)
-            note = doubt.reason if doubt else ""
-        statistics = self.store.statistics(collection.name)
-        return CollectionStatus(collection, statistics, tuple(problems), self._left_out(collection, states), note)
-
-    def _left_out(self, collection: Collection, known: Mapping[str, FileState]) -> tuple[LeftOut, ...]:
-        """The files of a collection that are not read; counted again after a while, since a page asks all the time."""
-        counted, kinds = self._counted.get(collection.name, (0.0, ()))
-        if counted and time.monotonic() - counted < LEFT_OUT_SECONDS:
-            return kinds
-        here = collections.here(self.store, self.config)
-        is_root = collection.name == IMPLICIT_COLLECTION
-        without = collections.within_root(self.store, self.config) if is_root else ()
-        if (here is None or collection.name in here) and collection.source.is_dir():
-            with suppress(CollectionError):
-                kinds = tuple(left_out(collection.source, self.config.files, known, without=without))
-        self._counted[collection.name] = (time.monotonic(), kinds)
-        return kinds
-
     def close(self) -> None:
         """Release the index and the models."""
-        for embedder in self._embedders.values():
-            embedder.close()
+        self._embedders.close()
         if reranker := self.__dict__.get("_reranker"):
             reranker.close()
         self.store.close()

@@ -1,0 +1,76 @@
+"""What state is a project in? What each collection holds and leaves out, and what went wrong lately."""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+from annai import collection as collections
+from annai.config import Config
+from annai.errors import CollectionError
+from annai.files.scanner import left_out
+from annai.indexing.comparison import Comparison
+from annai.stores.base import Store
+from annai.types import Collection, CollectionStatus, FileState, LeftOut, Request
+
+STATUS_ERRORS = STATUS_FILES = 5
+
+LEFT_OUT_SECONDS = 10.0
+"""How long the number of files that are not read is taken to be the same."""
+
+
+class LeftOutCounts:
+    """The files of collections that are not read; counted again after a while, since a page asks all the time."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, tuple[float, tuple[LeftOut, ...]]] = {}
+        """When those of a collection were last counted, and what was found."""
+
+    def of(
+        self, store: Store, config: Config, collection: Collection, known: Mapping[str, FileState]
+    ) -> tuple[LeftOut, ...]:
+        """Those of a collection of which these files are known."""
+        counted, kinds = self._counted.get(collection.name, (0.0, ()))
+        if counted and time.monotonic() - counted < LEFT_OUT_SECONDS:
+            return kinds
+        here = collections.here(store, config)
+        without = collections.nested_sources(store, config, collection.name)
+        if (here is None or collection.name in here) and collection.source.is_dir():
+            with suppress(CollectionError):
+                kinds = tuple(left_out(collection.source, config.files, known, without=without))
+        self._counted[collection.name] = (time.monotonic(), kinds)
+        return kinds
+
+
+def collection_status(
+    store: Store, config: Config, collection: Collection, comparison: Comparison, counts: LeftOutCounts
+) -> CollectionStatus:
+    """The state of one collection."""
+    states = store.states(collection.name)
+    problems = sorted((each for each in states.values() if each.problem), key=lambda state: state.path)
+    if not collections.is_own(store, config, collection):
+        note = collections.served_only(collection)
+    else:
+        doubt = comparison.doubt_source(collection)
+        note = doubt.reason if doubt else ""
+    statistics = store.statistics(collection.name)
+    return CollectionStatus(collection, statistics, tuple(problems), counts.of(store, config, collection, states), note)
+
+
+def searched_names(store: Store, config: Config) -> tuple[str, ...]:
+    """The collections that a search looks at if none is named."""
+    try:
+        return tuple(each.name for each in collections.searchable(store, config))
+    except CollectionError:
+        return ()  # Every collection is disabled.
+
+
+def files_in_progress(store: Store) -> tuple[str, ...]:
+    """Some of the files that are being indexed, as addresses."""
+    return tuple(f"{each.collection}:{each.path}" for each in store.requests.latest("processing", limit=STATUS_FILES))
+
+
+def latest_errors(store: Store) -> tuple[Request, ...]:
+    """The last requests that failed, or are to be retried."""
+    failed = store.requests.latest("failed", limit=STATUS_ERRORS)
+    found = [*failed, *store.requests.latest("pending", limit=STATUS_ERRORS)]
+    return tuple(sorted((each for each in found if each.error), key=lambda each: -each.id)[:STATUS_ERRORS])

@@ -1,0 +1,143 @@
+"""How do changed files become documents of the index? Read, split, embed, write; nothing else writes documents."""
+
+import logging
+from collections.abc import Callable, Container, Iterator, Sequence
+from time import perf_counter
+
+from annai.config import Config
+from annai.embedders.base import Embedder
+from annai.errors import AnnaiError, EmbedderError
+from annai.files.scanner import Scan
+from annai.indexing.preparation import (
+    ADDITIVE_BATCH_PASSAGES,
+    BATCH_PASSAGES,
+    TO_READ,
+    Prepared,
+    batches,
+    embed,
+    failure,
+    log_details,
+    log_problem,
+    prepare,
+    prepare_together,
+    problem_of,
+)
+from annai.indexing.probe import KILLED_TWICE
+from annai.indexing.processes import process_count
+from annai.indexing.recognition import record_model
+from annai.indexing.run import Run
+from annai.stores.base import STAGING_SUFFIX, Store
+from annai.timer import Stopwatch
+from annai.types import Change, Collection
+
+logger = logging.getLogger(__name__)
+
+SAMPLE_FILES = 12
+"""How many files are indexed on trial to estimate how long a first index will take."""
+
+
+class Pipeline:
+    """Takes changes of files into a store; who calls it holds the index lock."""
+
+    def __init__(self, store: Store, embedder_of: Callable[[str], Embedder], config: Config) -> None:
+        self._store = store
+        self._embedder_of = embedder_of
+        self._config = config
+        self._clock = Stopwatch()
+
+    def embedder(self, collection: Collection) -> Embedder:
+        """The collection's embedder; one that is being built has that of the collection it will replace."""
+        return self._embedder_of(collection.name.removesuffix(STAGING_SUFFIX))
+
+    def apply(
+        self, collection: Collection, changes: Sequence[Change], run: Run, killers: Container[str] = ()
+    ) -> Iterator[list[Prepared]]:
+        """Take changes through the pipeline, batch by batch; each batch is written when it is yielded."""
+        embedder = self.embedder(collection)
+        # A service gets full requests, filled across files, several at a time.
+        least = ADDITIVE_BATCH_PASSAGES if embedder.is_additive else BATCH_PASSAGES
+        max_passages = max(least, embedder.batch_size * embedder.parallel_batches)
+        # What needs no embedder comes first: it is in the first batch, and done even if there is none.
+        ordered = sorted(changes, key=lambda change: change.kind in TO_READ)
+        is_checked = False
+        for batch in batches(self._prepare(collection, ordered, killers, run), max_passages):
+            try:
+                if not is_checked and any(each.document for each in batch):
+                    collection, is_checked = record_model(self._store, collection, embedder), True
+                written = self.write(collection, batch)
+            except EmbedderError:
+                yield self.write(collection, [each for each in batch if not each.document])
+                raise
+            yield written
+
+    def write(self, collection: Collection, batch: list[Prepared]) -> list[Prepared]:
+        """Embed and write a batch; a document that makes this fail is isolated and stored as a problem."""
+        passages = sum(each.passages for each in batch)
+        logger.debug("[index] batch: %d files, %d passages", len(batch), passages)
+        try:
+            with self._clock.measure("embed"):
+                documents = [each.indexed for each in batch if each.indexed]
+                documents += embed([each for each in batch if not each.indexed], self.embedder(collection))
+            with self._clock.measure("write"):
+                self._store.write(
+                    collection.name,
+                    documents,
+                    removed=[each.change.path for each in batch if each.outcome == "deleted"],
+                    states=[each.state for each in batch if each.state],
+                )
+        except AnnaiError:
+            raise
+        except Exception as error:
+            if len(batch) > 1:
+                return [written for each in batch for written in self.write(collection, [each])]
+            failed = failure(batch[0].change, error)
+            log_problem(failed)
+            self._store.write(collection.name, states=[failed.state] if failed.state else [])
+            return [failed]
+        return batch
+
+    def estimate_seconds(self, collection: Collection, found: Scan) -> float:
+        """How long it will take to index what was found, judged by a sample that is not written."""
+        step = max(len(found.changes) // SAMPLE_FILES, 1)
+        first, *sample = found.changes[::step][:SAMPLE_FILES]
+        # The first file loads what is loaded only once; it would spoil the estimate.
+        embedder = self.embedder(collection)
+        embed([prepare(collection, first, self._config, self._clock)], embedder)
+        start = perf_counter()
+        embed([prepare(collection, change, self._config, self._clock) for change in sample], embedder)
+        share = sum(change.size for change in sample) / max(found.total_bytes, 1)
+        # One process measured, and all of them will work.
+        workers = process_count(self._config) if embedder.is_additive else 1
+        return (perf_counter() - start) / max(share, 1e-9) / workers
+
+    def log_times(self) -> None:
+        """Log how long the steps took."""
+        self._clock.report()
+
+    def _prepare(
+        self, collection: Collection, changes: Sequence[Change], killers: Container[str], run: Run
+    ) -> Iterator[Prepared]:
+        """Read and split files, in their order, and count them."""
+        for prepared in self._prepare_all(collection, changes, killers, run):
+            log_problem(prepared)
+            log_details(prepared)
+            run.count(prepared)
+            yield prepared
+
+    def _prepare_all(
+        self, collection: Collection, changes: Sequence[Change], killers: Container[str], run: Run
+    ) -> Iterator[Prepared]:
+        """Read and split files; where there are many to embed in Python, in several processes."""
+
+        def here(own: Collection, part: Sequence[Change]) -> list[Prepared]:
+            return prepare_together(own, part, self._config, self.embedder(own))
+
+        to_read = [change for change in changes if change.kind in TO_READ and change.path not in killers]
+        is_shared = self.embedder(collection).is_additive and run.processes.are_worth_it(to_read, run.total)
+        for change in changes:
+            if change.path in killers:
+                yield problem_of(change, KILLED_TWICE)
+            elif not (is_shared and change.kind in TO_READ):
+                yield prepare(collection, change, self._config, self._clock)
+        if is_shared:
+            yield from run.processes.prepare(collection, to_read, here)
