@@ -142,6 +142,27 @@ def test_a_typing_error_is_told_what_was_meant(annai_here: Annai, typed: list[st
     assert meant in annai_here(*typed, code=2).stderr
 
 
+def test_what_may_stand_before_a_command_may_stand_after_it() -> None:
+    common = {option for parameter in cli.params for option in parameter.opts} & {"-q", "-v", "--color"}
+    for path, command in every_command():
+        if not isinstance(command, Group):
+            assert common <= {option for parameter in command.params for option in parameter.opts}, path
+
+
+def test_quiet_says_nothing_where_nothing_is_wrong(project: Annai) -> None:
+    for typed in (("trust", "-q"), ("init", "--force", "-q"), ("store", "vacuum", "-q"), ("store", "check", "-q")):
+        done = project(*typed)
+        assert (done.stdout, done.stderr) == ("", ""), typed
+
+
+def test_what_was_done_is_told_as_json_too(project: Annai, write: Write) -> None:
+    write("new.md", "# New\n\nfresh")
+    told = json.loads(project("import", "--json").stdout)
+    assert (told["added"], told["unchanged"], told["failed"]) == (1, 2, 0)
+    assert json.loads(project("index", "rebuild", "--force", "--json", "new.md").stdout)["updated"] == 1
+    assert json.loads(project("store", "check", "--json").stdout) == {"faults": [], "repaired": 0}
+
+
 def test_quiet_leaves_results_and_errors(project: Annai) -> None:
     for quiet in (("-q", "import"), ("import", "--quiet"), ("collection", "disable", "root", "-q")):
         done = project(*quiet, code=None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class, get_completion_class
 
-from annai.interfaces.cli.conventions import Command
+from annai.interfaces.cli.conventions import Command, common_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@common_options
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
     """Print the script that completes commands in your shell.
