@@ -123,9 +123,9 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line; every error becomes one sentence on standard error."""
     if COMPLETE_VARIABLE in os.environ:
-        from annai.interfaces.cli.completion import register_bash
+        from annai.interfaces.cli.completion import register_shells
 
-        register_bash()
+        register_shells()
     try:
         # Outside standalone mode click returns the code that ctx.exit was given, or what the command returned.
         result = cli.main(arguments, prog_name="annai", standalone_mode=False)
