@@ -32,6 +32,7 @@ _SELECT_DOCUMENT = f"""
     WHERE c.name = ? AND f.path = ?
 """
 _SELECT_SECTIONS = select_sections("", "index_requests")
+_LOOK_UP = select_sections("", "index_requests", "carray(?) asked CROSS JOIN sections s ON s.id = asked.value")
 _SELECT_METADATA, _SELECT_FIELDS = select_metadata("", "?"), select_fields("", "?")
 
 
@@ -89,22 +90,21 @@ class Documents:
 
     def lookup(self, keys: Sequence[int]) -> dict[int, StoredSection]:
         """Sections by key."""
-        rows = self._database.rows(
-            f"{_SELECT_SECTIONS} WHERE s.id IN (SELECT value FROM json_each(?))", (_json_list(keys),)
-        )
-        return {row[0]: read_section(row) for row in rows}
+        return {row[0]: read_section(row) for row in self._database.rows_of(keys, _LOOK_UP)}
 
     def vectors(self, keys: Sequence[int], dimension: int) -> Vectors:
         """The vectors of sections."""
         vectors: dict[int, bytes] = dict(
-            self._database.rows(
-                """SELECT section_id, vector FROM vectors
-                WHERE section_id IN (SELECT value FROM json_each(?)) AND length(vector) = ?""",
-                (_json_list(keys), 2 * dimension),
+            self._database.rows_of(
+                keys,
+                """SELECT section_id, vector FROM carray(?) asked CROSS JOIN vectors ON section_id = asked.value
+                WHERE length(vector) = ?""",
+                (2 * dimension,),
             )
         )
-        zeros = bytes(2 * dimension)
-        raw = b"".join(vectors.get(key, zeros) for key in keys)
+        if len(vectors) < len(keys):
+            vectors = dict.fromkeys(keys, bytes(2 * dimension)) | vectors
+        raw = b"".join(map(vectors.__getitem__, keys))
         return read_halves(np.frombuffer(raw, "<i2")).reshape(len(keys), dimension)
 
     def vector_length(self, key: int) -> int:
@@ -114,9 +114,8 @@ class Documents:
     def tokens(self, keys: Sequence[int]) -> dict[int, bytes]:
         """The tokens of passages."""
         return dict(
-            self._database.rows(
-                "SELECT section_id, packed FROM tokens WHERE section_id IN (SELECT value FROM json_each(?))",
-                (_json_list(keys),),
+            self._database.rows_of(
+                keys, "SELECT section_id, packed FROM carray(?) asked CROSS JOIN tokens ON section_id = asked.value"
             )
         )
 
@@ -230,7 +229,3 @@ class Documents:
 
     def _keys(self, sql: str) -> NDArray[np.int64]:
         return np.array([key for (key,) in self._database.rows(sql)], np.int64)
-
-
-def _json_list(keys: Sequence[int]) -> str:
-    return str([*map(int, keys)])  # Numbers in brackets are JSON, and this is quicker.
