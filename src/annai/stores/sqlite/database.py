@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CACHE_KIB = 8_000
-"""What a connection keeps of the file in memory: a search reads hundreds of rows, many where the last one did."""
+CACHE_KIB = 2_000
+"""What a connection keeps of the file in memory. More is no quicker: what searches read again is kept elsewhere."""
 
 BUSY_TIMEOUT_MS = 30_000
 """How long to wait for another process that is writing."""
@@ -86,6 +86,11 @@ class Database:
     def opening(self) -> int:
         """Which of the files that were opened here the calling thread reads: another number, another file."""
         return self._thread.opening if self.connection else 0
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the calling thread is within a transaction that has written."""
+        return self.connection.txn_state("main") == apsw.SQLITE_TXN_WRITE
 
     def rows(self, sql: str, values: "Sequence[Binding]" = ()) -> list[tuple[Any, ...]]:
         """Run a statement and return all its rows; the types of their values are the schema's."""

@@ -22,6 +22,7 @@ from annai.stores.rows import (
     select_sections,
 )
 from annai.stores.sqlite.database import Database
+from annai.stores.sqlite.kept_vectors import Halves, KeptVectors
 from annai.text.keywords import Keywords
 from annai.text.metadata import metadata
 from annai.types import Document, ListedDocument, MetadataField, Statistics, StoredSection
@@ -53,6 +54,7 @@ class Documents:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._kept: dict[tuple[int, int], KeptVectors] = {}
 
     def listed(self, collection: str, after: str, limit: int | None) -> list[ListedDocument]:
         """The documents in the order of their paths; no text is read."""
@@ -94,6 +96,19 @@ class Documents:
 
     def vectors(self, keys: Sequence[int], dimension: int) -> Vectors:
         """The vectors of sections."""
+        if self._database.is_writing:
+            # What a transaction writes may never be: then its keys are given to others.
+            return read_halves(self._read_vectors(keys, dimension))
+        # Another file has other vectors by the same keys.
+        file = self._database.opening
+        kept = self._kept.get((file, dimension))
+        if kept is None:
+            of_file = {known: each for known, each in self._kept.items() if known[0] == file}
+            kept = KeptVectors(dimension, self._read_vectors)
+            self._kept = {**of_file, (file, dimension): kept}
+        return read_halves(kept.get(np.array(keys, np.int64)))
+
+    def _read_vectors(self, keys: Sequence[int], dimension: int) -> Halves:
         vectors: dict[int, bytes] = dict(
             self._database.rows_of(
                 keys,
@@ -105,7 +120,7 @@ class Documents:
         if len(vectors) < len(keys):
             vectors = dict.fromkeys(keys, bytes(2 * dimension)) | vectors
         raw = b"".join(map(vectors.__getitem__, keys))
-        return read_halves(np.frombuffer(raw, "<i2")).reshape(len(keys), dimension)
+        return np.frombuffer(raw, "<i2").reshape(len(keys), dimension)
 
     def vector_length(self, key: int) -> int:
         """How many numbers the vector of a section has; 0 if it has none."""
