@@ -1,4 +1,4 @@
-"""What must the site change in a page? Links into the repository, and where lines of Japanese are joined."""
+"""What does the site change? Links into the repository, where lines of Japanese are joined, how its search splits."""
 
 import re
 from pathlib import Path
@@ -27,3 +27,8 @@ def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:  # noqa: 
         parts = FENCED.split(markdown)
         markdown = "".join(part if part.startswith("```") else BREAK.sub("", part) for part in parts)
     return LINK.sub(named, markdown)
+
+
+def on_env(_: object, *, config: Any, **__: object) -> None:  # noqa: ANN401
+    """Let the search split by its separator alone (mkdocs.yml): i18n adds a segmenter that what is typed never sees."""
+    config.plugins["material/search"].search_index.config["lang"] = ["en"]

@@ -69,6 +69,7 @@ def documents(database: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Pa
     for number in range(FILES):
         (source / f"手順{number}.md").write_text(f"# Document {number}\n\nword{number}\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))  # what is trusted here is nothing of the user's
         for module in (graphs, nearest):
             patch.setattr(module, "INDEX_FROM", FILES // 2)
         with Engine(machine(folder / "indexer", "indexer", database.url("annai", "annai", WRITER))) as engine:

@@ -7,13 +7,18 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
+from playwright.sync_api import expect, sync_playwright
 
 from annai.interfaces.cli import cli
+from tests.browser import CHROMIUM, needs_chromium
 
 ROOT = Path(__file__).parent.parent
 
@@ -44,15 +49,51 @@ def test_the_picture_shows_what_is_printed_today() -> None:
     assert words_of(drawn) == words_of(kept), "run make picture: docs/search.svg is stale"
 
 
-def test_the_site_is_built_with_every_link_and_page_in_place(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("built") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+@pytest.mark.xdist_group("site")
+def test_the_site_is_built_with_every_link_and_page_in_place(site: Path) -> None:
     for page in ("index", "quickstart", "guides/notes", "ja/index", "ja/quickstart", "ja/guides/team", "ja/models"):
-        assert (tmp_path / "site" / f"{page}.html").is_file()
+        assert (site / f"{page}.html").is_file()
     # A line that ends inside a sentence leaves no space in Japanese.
-    assert "ファイルだけを読み直し" in (tmp_path / "site" / "ja" / "quickstart.html").read_text(encoding="utf-8")
+    assert "ファイルだけを読み直し" in (site / "ja" / "quickstart.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.xdist_group("site")
+@needs_chromium
+def test_the_sites_search_finds_phrases_in_japanese_and_english(site: Path) -> None:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Keep the tests' output clean."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            with sync_playwright() as driver:
+                page = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"]).new_page()
+                page.goto(f"http://127.0.0.1:{server.server_port}/ja/index.html")
+                field = page.locator("input[name=query]")
+                field.focus()
+                for phrase, address in {
+                    "エージェントにつなぐ": "quickstart.html",
+                    "ほかのモデル": "models.html",
+                    "はじめに": "quickstart.html",
+                    "Project.search": "api.html",
+                }.items():
+                    field.fill(phrase)
+                    field.press("End")  # the theme looks when a key is released
+                    expect(page.locator(f".md-search-result__link[href*='{address}']").first).to_be_visible()
+        finally:
+            server.shutdown()
 
 
 READMES = [ROOT / "README.md", ROOT / "README.ja.md"]

@@ -57,16 +57,21 @@ class Query:
 
     text: str
     limit: int = 5
+    """How many results at most."""
     offset: int = 0
     """How many of the best results to leave out: those that were seen before."""
     per_document: int = 1
     """How many sections of one document may be results of their own; 0 is no limit."""
     where: Where = field(default_factory=Where)
     depths: tuple[int, ...] = ()
+    """Only sections of these depths: 0 whole documents, 1–3 headings of that level; empty for all."""
     mode: Mode = "hybrid"
+    """By meaning and by words, or by one of them."""
     sort: Sort = "score"
     content: Content = "section"
+    """What the hits carry as their `content`."""
     preview_lines: int = PREVIEW_LINES
+    """How many lines of about 100 columns the hits' `preview` has."""
 
     @property
     def end(self) -> int:
@@ -75,7 +80,7 @@ class Query:
 
 
 class QueryOptions(TypedDict, total=False):
-    """What may be said of a question beside its text: `Query` and its `Where`, as keyword arguments."""
+    """What may be said of a question beside its text: the fields of `Query` and its `Where`, as keyword arguments."""
 
     limit: int
     offset: int
@@ -131,21 +136,31 @@ class Hit:
     """A document that answers a query, shown by its best section."""
 
     id: str
+    """The section's address, which `locate` takes: `COLLECTION:PATH#1.2`."""
     collection: str
     path: str
+    """The document's path in its collection."""
     title: str
     heading: str
+    """The section's own heading."""
     heading_path: tuple[str, ...]
+    """Headings from the outermost to the section's own."""
     depth: int
+    """0 for the whole document, 1–3 for what stands under a heading of that level."""
     section_number: tuple[int, ...]
+    """Position in the outline: (1, 2) is the second part of the first."""
     start_line: int
+    """The section's first line, counted from 1."""
     end_line: int
+    """Its last line, inclusive."""
     start_position: int
+    """Where it begins in the document's text, in characters."""
     end_position: int
     token_count: int
     score: float
     """0–1: how likely it answers. It means the same in every language, mode and collection."""
     content: str
+    """What the query's `content` asks for: the passage that matched, the section, the document or nothing."""
     file: str = ""
     """Where the file is, from the project's root; `path` is its path in the collection."""
     created: str = ""
@@ -159,7 +174,9 @@ class Hit:
     page: int = 0
     """The page of the file, or the slide, on which the preview begins; 0 where there are none, or nobody knows."""
     index_status: IndexStatus = "latest"
+    """As its file is now, waiting to be indexed again, or older than the file, which could not be read."""
     is_dirty: bool = False
+    """Whether it is not the latest."""
     passage: str = ""
     """The text that matched best."""
     passage_line: int = 1

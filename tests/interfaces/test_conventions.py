@@ -142,6 +142,27 @@ def test_a_typing_error_is_told_what_was_meant(annai_here: Annai, typed: list[st
     assert meant in annai_here(*typed, code=2).stderr
 
 
+def test_what_may_stand_before_a_command_may_stand_after_it() -> None:
+    common = {option for parameter in cli.params for option in parameter.opts} & {"-q", "-v", "--color"}
+    for path, command in every_command():
+        if not isinstance(command, Group):
+            assert common <= {option for parameter in command.params for option in parameter.opts}, path
+
+
+def test_quiet_says_nothing_where_nothing_is_wrong(project: Annai) -> None:
+    for typed in (("trust", "-q"), ("init", "--force", "-q"), ("store", "vacuum", "-q"), ("store", "check", "-q")):
+        done = project(*typed)
+        assert (done.stdout, done.stderr) == ("", ""), typed
+
+
+def test_what_was_done_is_told_as_json_too(project: Annai, write: Write) -> None:
+    write("new.md", "# New\n\nfresh")
+    told = json.loads(project("import", "--json").stdout)
+    assert (told["added"], told["unchanged"], told["failed"]) == (1, 2, 0)
+    assert json.loads(project("index", "rebuild", "--force", "--json", "new.md").stdout)["updated"] == 1
+    assert json.loads(project("store", "check", "--json").stdout) == {"faults": [], "repaired": 0}
+
+
 def test_quiet_leaves_results_and_errors(project: Annai) -> None:
     for quiet in (("-q", "import"), ("import", "--quiet"), ("collection", "disable", "root", "-q")):
         done = project(*quiet, code=None)
@@ -172,37 +193,84 @@ def test_importing_again_brings_up_to_date_and_old_spellings_work(project: Annai
 
 
 COMPLETE = """
-eval "$({annai} completion bash)"
-COMP_WORDS=({words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
-_annai_completion annai 2>&1
-printf '%s\\n' "${{COMPREPLY[@]}}"
+eval "$(annai completion bash)"
+complete_words() {
+  COMP_WORDS=("$@") COMP_CWORD=$(( $# - 1 )) COMPREPLY=()
+  _annai_completion annai
+  printf '%s\\n' "${COMPREPLY[@]}"
+}
+complete_words annai se
+complete_words annai get gu
+complete_words annai search 手順 --path 案
+complete_words annai status -c r
 """
 
 
-@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
-def test_bash_completes_commands_documents_and_collections(project: Annai, tmp_path: Path) -> None:
+Shell = Callable[..., list[str]]
+
+
+@pytest.fixture
+def shell(project: Annai, write: Write, tmp_path: Path) -> Shell:
+    """Run a script in a shell that finds `annai`; what it prints, line by line."""
+    write("x, y.md", "# Comma\n\nname")
+    project("import")
     program = tmp_path / "bin" / "annai"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m annai "$@"\n')
     program.chmod(0o700)
-    environment = os.environ | {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "LC_ALL": "C.UTF-8", "TERM": "dumb"}
 
-    def completed(words: str) -> list[str]:
-        script = COMPLETE.format(annai=program, words=words)
+    def run(*command: str) -> list[str]:
         done = subprocess.run(
-            ["bash", "--norc", "-c", script], cwd=project.folder, env=environment, capture_output=True, check=True
+            command, cwd=project.folder, env=environment, capture_output=True, encoding="utf-8", check=True, timeout=60
         )
-        return done.stdout.decode().split("\n")[:-1]
+        return done.stdout.splitlines()
 
-    assert completed("annai se") == ["search", "server", "setup"]
-    assert completed("annai get gu") == ["guide/roll\\ back.md"]
-    assert completed("annai search 手順 --path 案") == ["案内/手順.md"]
-    assert completed("annai status -c r") == ["root"]
+    return run
 
 
-def test_zsh_and_fish_get_scripts_of_their_own(annai_here: Annai) -> None:
-    assert annai_here("completion", "zsh").stdout.startswith("#compdef annai\n")
-    assert "complete --no-files --command annai" in annai_here("completion", "fish").stdout
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_bash_completes_commands_documents_and_collections(shell: Shell) -> None:
+    assert shell("bash", "--norc", "-c", COMPLETE) == [
+        *("search", "server", "setup"),
+        *("guide/roll\\ back.md", "案内/手順.md", "root"),
+    ]
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="needs fish: apt-get install fish")
+def test_fish_completes_commands_documents_and_collections(shell: Shell) -> None:
+    asked = "; ".join(f"complete -C '{typed}'" for typed in ("annai get x", "annai get 案", "annai status -c r"))
+    assert shell("fish", "--no-config", "-c", f"annai completion fish | source; {asked}; complete -C 'annai ge'") == [
+        *("x, y.md", "案内/手順.md", "root"),
+        "get\tShow a document, a section or some lines.",
+    ]
+
+
+TAB = """
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell 'PS1=; autoload -U compinit && compinit -u -D; eval "$(annai completion zsh)"; echo REA""DY'
+zpty -r shell shown '*READY*'
+press_tab() {
+  zpty -n -w shell "$1"$'\t'
+  zpty -r shell shown "*$2*" && print -r -- "$2"
+  zpty -n -w shell $'\\C-a\\C-k'
+}
+press_tab 'annai sea' 'annai search'
+press_tab 'annai get x' 'annai get x,\\ y.md'
+press_tab 'annai get 案' '案内/手順.md'
+zpty -d shell
+"""
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="needs zsh: apt-get install zsh")
+def test_zsh_completes_commands_and_documents_when_tab_is_pressed(shell: Shell) -> None:
+    # It waits until each has appeared.
+    assert len(shell("zsh", "-f", "-c", TAB)) == 3
+
+
+def test_other_shells_are_told_which_there_are(annai_here: Annai) -> None:
     assert "'bash', 'zsh', 'fish'" in annai_here("completion", "tcsh", code=2).stderr
 
 

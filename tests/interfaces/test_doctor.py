@@ -199,8 +199,9 @@ def test_folders_that_are_ignored_are_named_with_the_rule(project: Path, monkeyp
     assert any("drafts/" in each and ".gitignore:1" in each for each in texts), texts
 
 
-def test_the_exit_status_is_1_if_something_fails(sound: Annai) -> None:
+def test_the_exit_status_is_1_if_something_fails_and_quiet_shows_only_that(sound: Annai) -> None:
     (sound.folder / "annai.toml").write_text("[search")
-    told = sound("doctor", code=1).stdout
-    assert "fail  Settings" in told
+    told = sound("doctor", "--color", "never", "-q", code=1).stdout
+    assert told.startswith("fail  Settings")
     assert "→" in told
+    assert "\nok" not in told

@@ -1,8 +1,6 @@
 """Does the page work in a real browser? Chromium, driven by Playwright, over a real server's process."""
 
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,22 +8,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
+from tests.browser import CHROMIUM, needs_chromium
 from tests.conftest import Annai
 from tests.payloads import PAYLOADS
-
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
 
 AXE = Path(next(iter(find_spec("axe_playwright_python").submodule_search_locations or ()))) / "axe.min.js"  # type: ignore[union-attr]
 """axe-core's own script."""
 
-pytestmark = [
-    pytest.mark.xdist_group("browser"),
-    pytest.mark.skipif(
-        CHROMIUM is None and not os.environ.get("CI"), reason="no chromium on this machine: apt-get install chromium"
-    ),
-]
+pytestmark = [pytest.mark.xdist_group("browser"), needs_chromium]
 
 Write = Callable[[str, str], Path]
 Open = Callable[..., Page]

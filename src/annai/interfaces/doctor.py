@@ -266,7 +266,8 @@ def _files(engine: Engine) -> Found:
             yield "warn", f"{name}: no documents", fix
         else:
             fix = "`annai status` says why." if left_out else ""
-            yield "ok", f"{name}: {indexed:,} documents" + (f", {left_out:,} left out" if left_out else ""), fix
+            text = f"{name}: {indexed:,} document{'' if indexed == 1 else 's'}"
+            yield "ok", text + (f", {left_out:,} left out" if left_out else ""), fix
         if ignored := _ignored_folders(engine.config, source):
             yield "ok", f"{name}: ignored are {'; '.join(ignored)}", ""
     if not status.searched:

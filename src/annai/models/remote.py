@@ -95,8 +95,8 @@ def post_json(url: str, body: object, *, key: str = "", timeout: float = 60.0) -
         with _opener().open(request, timeout=timeout) as response:
             return json.loads(_read(response, deadline))
     except HTTPError as error:
-        # The error is itself the response.
-        answer = f"{address} answered {error.code}{_detail(error, key)}"
+        with error:  # it is itself the response
+            answer = f"{address} answered {error.code}{_detail(error, key)}"
         raise status_error(error.code, error.headers.get("Retry-After"), answer) from None
     except TimeoutError:
         raise ServiceError(f"{address} did not answer within {timeout:g} seconds", transient=True) from None

@@ -105,7 +105,8 @@ def _is_reachable(url: str) -> bool:
         try:
             with urlopen(url, timeout=PROBE_SECONDS):  # noqa: S310 - the hub's own address
                 answered.set()
-        except HTTPError:
+        except HTTPError as error:
+            error.close()
             answered.set()
         except (URLError, OSError, ValueError):
             pass

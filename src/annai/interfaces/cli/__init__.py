@@ -13,7 +13,7 @@ import click
 
 from annai import __version__
 from annai.errors import AnnaiError
-from annai.interfaces.cli.conventions import Group
+from annai.interfaces.cli.conventions import Group, color_option, quiet_option, verbose_option
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -89,9 +89,9 @@ class _LazyGroup(Group):
 )
 @click.version_option(__version__, "-V", "--version", prog_name="annai")
 @click.option("--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG).")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), help="When to use colours.")
-@click.option("-q", "--quiet", is_flag=True, help="Print results and errors, and nothing else.")
-@click.option("-v", "--verbose", is_flag=True, help="Log details and timings to standard error.")
+@color_option
+@quiet_option
+@verbose_option
 @click.pass_context
 def cli(ctx: click.Context, config: Path | None, color: str | None, quiet: bool, verbose: bool) -> None:
     """Search a folder of documents by meaning and by words, in Japanese and English.
@@ -123,9 +123,9 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line; every error becomes one sentence on standard error."""
     if COMPLETE_VARIABLE in os.environ:
-        from annai.interfaces.cli.completion import register_bash
+        from annai.interfaces.cli.completion import register_shells
 
-        register_bash()
+        register_shells()
     try:
         # Outside standalone mode click returns the code that ctx.exit was given, or what the command returned.
         result = cli.main(arguments, prog_name="annai", standalone_mode=False)

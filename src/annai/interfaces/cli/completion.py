@@ -6,9 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, add_completion_class, get_completion_class
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    add_completion_class,
+    get_completion_class,
+)
 
-from annai.interfaces.cli.conventions import Command
+from annai.interfaces.cli.conventions import Command, common_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@common_options
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
     """Print the script that completes commands in your shell.
@@ -33,6 +40,7 @@ def command(context: click.Context, shell: str) -> None:
     completes commands, options, the paths of indexed documents and the names of
     collections. bash must be 4.4 or newer.
     """
+    register_shells()
     script = get_completion_class(shell)
     assert script, shell  # noqa: S101 - click knows all three
     click.echo(script(context.find_root().command, {}, "annai", "_ANNAI_COMPLETE").source(), nl=False)
@@ -51,9 +59,16 @@ def complete_collections(context: click.Context, parameter: click.Parameter, inc
     return _items(_read(context, lambda _, sources: [*sources]), incomplete)
 
 
-def register_bash() -> None:
-    """Let click quote what it tells bash: names of documents hold spaces."""
+def register_shells() -> None:
+    """Let names of documents reach the shells whole: they hold spaces and commas."""
     add_completion_class(_QuotingBash)
+    add_completion_class(_SplittingFish)
+
+
+class _SplittingFish(FishComplete):
+    """Splits each line at its first comma only: click's script also splits names and descriptions."""
+
+    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
 
 
 class _QuotingBash(BashComplete):

@@ -1,9 +1,41 @@
-"""What do all commands have in common? Examples in their help, a word for a typing error, and older spellings."""
+"""What do all commands have in common? Examples in help, -q, -v and --color, a word for a typo, older spellings."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import click
+
+CHATTY = (
+    *("charset_normalizer", "filelock", "urllib3", "httpx", "httpx2", "httpcore", "httpcore2"),
+    *("google_genai", "sentence_transformers", "transformers", "huggingface_hub", "torch"),
+)
+"""Libraries whose own words `--verbose` leaves out: they are many, and may hold what a request holds."""
+
+# `annai --help` shows them, and so may not load the settings.
+color_option = click.option("--color", type=click.Choice(["auto", "always", "never"]), help="When to use colours.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print results and errors, and nothing else.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Log details and timings to standard error.")
+
+
+def common_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let the options that may stand before a command stand after it, too, and do what they say.
+
+    The context keeps the colours that were asked for; a command that has none takes the option all the same.
+    """
+
+    @functools.wraps(command)
+    def wrapped(color: str | None, quiet: bool, verbose: bool, **rest: Any) -> None:  # noqa: ANN401 - the command's own
+        from annai.interfaces.terminal import set_quiet  # help needs none of it
+
+        context = click.get_current_context()
+        outer = context.obj or {}
+        context.obj = outer | {"color": color or outer.get("color")}
+        set_quiet(quiet := quiet or outer.get("quiet", False))
+        _set_up_logging(verbose or outer.get("verbose", False), quiet=quiet)
+        command(**rest)
+
+    return color_option(quiet_option(verbose_option(wrapped)))
 
 
 class Command(click.Command):
@@ -70,3 +102,18 @@ def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> 
         with formatter.section("Examples"):
             for line in examples:
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+def _set_up_logging(verbose: bool, *, quiet: bool) -> None:
+    """Send logs to standard error: warnings, everything when asked, or only errors."""
+    import logging
+    import sys
+
+    from annai.text.escapes import LogFormatter
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter("%(levelname)s %(message)s" if verbose else "annai: %(message)s"))
+    level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING
+    logging.basicConfig(handlers=[handler], level=level, force=True)
+    for chatty in CHATTY:
+        logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -1,5 +1,6 @@
 """`annai import`: index a collection now, and say what was done."""
 
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 
@@ -9,9 +10,10 @@ from annai.collection import only_one
 from annai.config import Config, override
 from annai.errors import ConfigError
 from annai.interfaces.cli.conventions import Command
-from annai.interfaces.cli.options import allow_deletions_option, collection_option, project_command
+from annai.interfaces.cli.options import allow_deletions_option, collection_option, json_option, project_command
 from annai.interfaces.cli.progress import indexed_line, progress_bar, short_duration
 from annai.interfaces.render.notes import left_out_lines
+from annai.interfaces.render.records import print_json
 from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
 from annai.project import Project
@@ -44,6 +46,7 @@ from annai.values import choices
 @click.option(
     "--adopt", is_flag=True, help="In an index that machines share: let this machine index it, with its settings."
 )
+@json_option
 @project_command()
 def command(
     config: Config,
@@ -54,6 +57,7 @@ def command(
     chunk_overlap: int | None,
     allow_deletions: bool,
     adopt: bool,
+    as_json: bool,
 ) -> None:
     """Index a collection now, or rebuild it.
 
@@ -78,7 +82,7 @@ def command(
             raise
         # What was built so far is deleted, unlike what an update indexed.
         raise KeyboardInterrupt("the collection is as it was before.") from None
-    tell(summary, perf_counter() - start)
+    tell(summary, perf_counter() - start, as_json=as_json)
 
 
 def _check_file(config: Config) -> None:
@@ -108,8 +112,11 @@ def _register(own: Config, project: Project, name: str) -> str:
     return chosen.name
 
 
-def tell(summary: ImportSummary, seconds: float) -> None:
+def tell(summary: ImportSummary, seconds: float, *, as_json: bool) -> None:
     """Say what was done."""
+    if as_json:
+        print_json({**asdict(summary), "seconds": round(seconds, 3)})
+        return
     files = summary.added + summary.updated
     first = (
         indexed_line(files, summary.size, summary.passages, seconds)

@@ -9,7 +9,7 @@ from annai.config import Config
 from annai.interfaces.cli.completion import complete_documents
 from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.imports import tell
-from annai.interfaces.cli.options import allow_deletions_option, format_option, project_command
+from annai.interfaces.cli.options import allow_deletions_option, format_option, json_option, project_command
 from annai.interfaces.cli.progress import progress_bar
 from annai.interfaces.render.notes import queue_lines
 from annai.interfaces.render.records import print_json, status_json
@@ -54,8 +54,9 @@ def status(config: Config, form: str | None) -> None:
 @click.argument("paths", metavar="[PATH]...", nargs=-1, shell_complete=complete_documents)
 @click.option("--force", is_flag=True, help="Also index files that did not change.")
 @allow_deletions_option
+@json_option
 @project_command()
-def rebuild(config: Config, paths: tuple[str, ...], force: bool, allow_deletions: bool) -> None:
+def rebuild(config: Config, paths: tuple[str, ...], force: bool, allow_deletions: bool, as_json: bool) -> None:
     """Index what changed, everywhere or under some paths.
 
     PATH is a document or a folder. With --force, everything under it is indexed
@@ -66,4 +67,4 @@ def rebuild(config: Config, paths: tuple[str, ...], force: bool, allow_deletions
         summary = project.rebuild(
             [from_here(each, config.root) for each in paths], force, allow_deletions, progress=progress
         )
-    tell(summary, perf_counter() - start)
+    tell(summary, perf_counter() - start, as_json=as_json)

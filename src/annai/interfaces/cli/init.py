@@ -7,7 +7,7 @@ import click
 from annai.config import CONFIG_NAME, check_settings, find_settings
 from annai.errors import ConfigError
 from annai.interfaces.ancestors import convert, settings_text
-from annai.interfaces.cli.conventions import Command
+from annai.interfaces.cli.conventions import Command, common_options
 from annai.interfaces.terminal import echo, say
 from annai.settings import template
 
@@ -20,6 +20,7 @@ from annai.settings import template
     type=click.Path(path_type=Path),
     help="Take over the settings of mdvec (config.toml), local-rag (config.yaml) or search-docs (.search-docs.json).",
 )
+@common_options
 def command(force: bool, source: Path | None) -> None:
     """Write annai.toml, with every setting explained.
 

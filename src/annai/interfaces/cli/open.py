@@ -56,7 +56,7 @@ def _launch(file: Path, place: Selection) -> None:
     told = f"; it is on {page_name(place.document.path, page)}" if page else ""
     if click.launch(str(file)):
         raise NotFound(f"{file} could not be opened; no program for it is set on this system.")
-    echo(f"Opened {file}{told}.")
+    say(f"Opened {file}{told}.")
 
 
 def _open_page(config: Config) -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,22 +12,15 @@ import click
 from annai.answers import Freshness
 from annai.config import Config, load_config, override
 from annai.interfaces.cli.completion import complete_collections
-from annai.interfaces.cli.conventions import Option
+from annai.interfaces.cli.conventions import Option, common_options
 from annai.interfaces.cli.progress import duration, progress_bar
-from annai.interfaces.terminal import echo, is_terminal, set_quiet, warn
+from annai.interfaces.terminal import echo, is_terminal, warn
 from annai.opening import open_project
 from annai.project import Confirm, Project
-from annai.settings import ColorMode, ListFormat
-from annai.text.escapes import LogFormatter
+from annai.settings import ListFormat
 from annai.values import choices
 
 Command = Callable[..., None]
-
-CHATTY = (
-    *("charset_normalizer", "filelock", "urllib3", "httpx", "httpx2", "httpcore", "httpcore2"),
-    *("google_genai", "sentence_transformers", "transformers", "huggingface_hub", "torch"),
-)
-"""Libraries whose own words `--verbose` leaves out: they are many, and may hold what a request holds."""
 
 
 def format_option(formats: Sequence[str] = choices(ListFormat), default: str = "") -> Callable[[Command], Command]:
@@ -48,6 +40,7 @@ def format_option(formats: Sequence[str] = choices(ListFormat), default: str = "
     return decorate
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 config_option = click.option("--config", type=click.Path(path_type=Path), help="The settings file (env: ANNAI_CONFIG).")
 docs_dir_option = click.option(
     "--docs-dir", type=click.Path(path_type=Path), help="Use this folder instead of the current project."
@@ -82,46 +75,23 @@ def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[
         @functools.wraps(command)
         def wrapped(
             config: Path | None,
-            color: str | None,
-            quiet: bool,
-            verbose: bool,
             docs_dir: Path | None = None,
             server: str | None = None,
             **rest: Any,  # noqa: ANN401 - the command's own options
         ) -> None:
             outer = click.get_current_context().obj or {}
-            quiet = quiet or outer.get("quiet", False)
-            set_quiet(quiet)
-            set_up_logging(verbose or outer.get("verbose", False), quiet=quiet)
             loaded = load_config(config=config or outer.get("config"), docs_dir=docs_dir)
-            loaded = override(loaded, "display", color=color or outer.get("color"))
+            loaded = override(loaded, "display", color=outer.get("color"))
             command(dataclasses.replace(loaded, server_url=server) if server else loaded, **rest)
 
-        wrapped = click.option("-v", "--verbose", is_flag=True, help="Log details and timings to standard error.")(
-            wrapped
-        )
-        wrapped = click.option("-q", "--quiet", is_flag=True, help="Print results and errors, and nothing else.")(
-            wrapped
-        )
-        wrapped = click.option("--color", type=click.Choice(choices(ColorMode)), help="When to use colours.")(wrapped)
-        wrapped = config_option(wrapped)
+        shared = config_option(common_options(wrapped))
         if server:
-            wrapped = click.option(
+            shared = click.option(
                 "--server", metavar="URL", help="Use this server instead of the project's own (env: ANNAI_SERVER)."
-            )(wrapped)
-        return docs_dir_option(wrapped) if docs_dir else wrapped
+            )(shared)
+        return docs_dir_option(shared) if docs_dir else shared
 
     return decorate
-
-
-def set_up_logging(verbose: bool = False, *, quiet: bool = False) -> None:
-    """Send logs to standard error: warnings, everything when asked, or only errors."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogFormatter("%(levelname)s %(message)s" if verbose else "annai: %(message)s"))
-    level = logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING
-    logging.basicConfig(handlers=[handler], level=level, force=True)
-    for chatty in CHATTY:
-        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False) -> Project:

@@ -24,7 +24,7 @@ from annai.interfaces.setup.entries import (
     workspace,
 )
 from annai.interfaces.setup.programs import PROGRAMS, Level, Program
-from annai.interfaces.terminal import echo, is_terminal, warn
+from annai.interfaces.terminal import echo, is_terminal, say, warn
 
 
 @click.command(cls=Command, examples=("annai setup", "annai setup claude-code --print", "annai setup --all --user"))
@@ -99,9 +99,9 @@ def _set_aliases(*, is_alone: bool, remove: bool) -> None:
         raise click.UsageError("Set up aliases by themselves: annai setup aliases.")
     names = " and ".join(ALIASES)
     if remove:
-        echo("\n".join(f"Removed {place}." for place in remove_aliases()) or f"annai does not answer to {names}.")
+        say("\n".join(f"Removed {place}." for place in remove_aliases()) or f"annai does not answer to {names}.")
     else:
-        echo("\n".join(f"Wrote {place}." for place in add_aliases()) or f"annai already answers to {names}.")
+        say("\n".join(f"Wrote {place}." for place in add_aliases()) or f"annai already answers to {names}.")
 
 
 def _with_folder(config: Config) -> Config:
@@ -138,13 +138,13 @@ def _add(config: Config, program: Program, level: Level | None, *, http: bool, o
         return
     edit = plan_edit(place)
     if not edit.is_needed:
-        echo(f"{edit.file} already has this entry.")
+        say(f"{edit.file} already has this entry.")
         return
     backup = apply_edit(edit)
-    echo(f"Wrote {edit.file}" + (f"; the old version is in {backup.name}." if backup else "."))
+    say(f"Wrote {edit.file}" + (f"; the old version is in {backup.name}." if backup else "."))
     if http:
         echo("It contains the server's token: do not commit it. `annai server start` starts the server.")
-    echo(program.next_step)
+    say(program.next_step)
 
 
 def _remove(config: Config, program: Program, level: Level | None, *, is_quiet: bool) -> None:
@@ -156,11 +156,11 @@ def _remove(config: Config, program: Program, level: Level | None, *, is_quiet: 
             continue
         found = True
         if backup := apply_edit(edit):
-            echo(f"Removed this project from {edit.file}; the old version is in {backup.name}.")
+            say(f"Removed this project from {edit.file}; the old version is in {backup.name}.")
         else:
-            echo(f"Deleted {edit.file}, which had nothing else in it.")
+            say(f"Deleted {edit.file}, which had nothing else in it.")
     if not (found or is_quiet):
-        echo(f"{program.title} has no entry for this project.")
+        say(f"{program.title} has no entry for this project.")
 
 
 def _level(config: Config, program: Program, level: Level | None) -> Level:

@@ -1,14 +1,22 @@
 """`annai store …`: check the index, compact it, or move it to another engine."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
 import click
 
 from annai.config import Config, override
 from annai.interfaces.cli.conventions import Group
-from annai.interfaces.cli.options import project_command
+from annai.interfaces.cli.options import json_option, project_command
 from annai.interfaces.cli.progress import progress_bar
+from annai.interfaces.render.records import print_json
 from annai.interfaces.render.units import counted, size
-from annai.interfaces.terminal import echo, warn
+from annai.interfaces.terminal import echo, say, warn
 from annai.stores.base import ENGINES, load_store
+
+if TYPE_CHECKING:
+    from annai.upkeep.maintenance import Fault
 
 KEPT = [name for name in ENGINES if name != "memory"]
 """Engines that an index can move to: one in memory is gone when the command ends."""
@@ -22,11 +30,12 @@ def command() -> None:
     """Check the index, compact it, or move it to another engine."""
 
 
-@command.command("check", examples=("annai store check", "annai store check --repair"))
+@command.command("check", examples=("annai store check", "annai store check --repair", "annai store check --json"))
 @click.option("--repair", "repairing", is_flag=True, help="Rebuild from the stored documents whatever is inconsistent.")
+@json_option
 @project_command(server=False)
 @click.pass_context
-def check(context: click.Context, config: Config, repairing: bool) -> None:
+def check(context: click.Context, config: Config, repairing: bool, as_json: bool) -> None:
     """Check that the index is consistent.
 
     Compares documents, sections, vectors and keywords. With --repair, whatever is
@@ -38,20 +47,28 @@ def check(context: click.Context, config: Config, repairing: bool) -> None:
 
     with Engine(config) as engine:
         faults = maintenance.check(engine.store)
-        for fault in faults[:SHOWN]:
-            echo(str(fault))
-        if len(faults) > SHOWN:
-            echo(f"… and {len(faults) - SHOWN:,} more")
+        if not as_json:
+            _show(faults)
         left = maintenance.repair(engine) if faults and repairing else faults
+    if as_json:
+        print_json({"faults": [asdict(each) for each in faults], "repaired": len(faults) - len(left)})
+        context.exit(bool(left))
     if not faults:
-        echo("The index is consistent.")
+        say("The index is consistent.")
     elif not left:
-        echo(f"Repaired: {len(faults):,}.")
+        say(f"Repaired: {len(faults):,}.")
     else:
         hint = "`annai import -m replace` rebuilds it" if repairing else "`annai store check --repair` fixes them"
         many = "1 inconsistency" if len(left) == 1 else f"{len(left):,} inconsistencies"
         warn(f"{many} in the index; {hint}.")
         context.exit(1)
+
+
+def _show(faults: "Sequence[Fault]") -> None:
+    for fault in faults[:SHOWN]:
+        echo(str(fault))
+    if len(faults) > SHOWN:
+        echo(f"… and {len(faults) - SHOWN:,} more")
 
 
 @command.command("vacuum", examples=("annai store vacuum", "annai store vacuum --docs-dir ~/notes"))
@@ -63,7 +80,7 @@ def vacuum(config: Config) -> None:
 
     with Engine(config) as engine:
         before, after = maintenance.vacuum(engine)
-    echo(f"{size(before)} before, {size(after)} now.")
+    say(f"{size(before)} before, {size(after)} now.")
 
 
 @command.command(
@@ -96,8 +113,8 @@ def migrate(config: Config, engine: str, url: str) -> None:
         raise click.UsageError(f"The index is already stored there, in {engine}.")
     with Engine(config) as source, load_store(other) as target, progress_bar("Moving") as progress:
         moved = maintenance.migrate(source, target, progress=progress)
-    echo(
+    say(
         f"Moved {counted(moved.documents, 'document')} with {counted(moved.sections, 'section')} to {engine}; "
         f"the copy is identical (checksum {moved.checksum[:12]})."
     )
-    echo(f'To use it, add this to annai.toml:\n\n[store]\nengine = "{engine}"' + (f'\nurl = "{url}"' if url else ""))
+    say(f'To use it, add this to annai.toml:\n\n[store]\nengine = "{engine}"' + (f'\nurl = "{url}"' if url else ""))

@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 
 from annai.config import Config, FoundSettings, find_settings, load_config, user_folder
-from annai.interfaces.cli.conventions import Command
-from annai.interfaces.cli.options import config_option, docs_dir_option, set_up_logging
-from annai.interfaces.terminal import echo
+from annai.interfaces.cli.conventions import Command, common_options
+from annai.interfaces.cli.options import config_option, docs_dir_option
+from annai.interfaces.terminal import echo, say
 from annai.trust import TrustStore
 from annai.types import Collection
 
@@ -18,6 +18,7 @@ from annai.types import Collection
 @click.option("--revoke", is_flag=True, help="Stop trusting this project.")
 @docs_dir_option
 @config_option
+@common_options
 def command(yes: bool, listing: bool, revoke: bool, docs_dir: Path | None, config: Path | None) -> None:
     """Allow this project's files to reach beyond it.
 
@@ -26,7 +27,6 @@ def command(yes: bool, listing: bool, revoke: bool, docs_dir: Path | None, confi
     or read or write outside the project. Trust is remembered by content: if the file
     changes, annai asks again.
     """
-    set_up_logging()
     store = TrustStore(user_folder())
     if listing:
         _list(store)
@@ -34,18 +34,18 @@ def command(yes: bool, listing: bool, revoke: bool, docs_dir: Path | None, confi
     found = find_settings(config=config, docs_dir=docs_dir)
     if revoke:
         revoked = [store.revoke(path) for path in {found.key, found.folder}]
-        echo(f"{found.key} is no longer trusted." if any(revoked) else f"{found.key} was not trusted.")
+        say(f"{found.key} is no longer trusted." if any(revoked) else f"{found.key} was not trusted.")
         return
     if not found.is_trusted:
         _show(found)
         if not yes and not click.confirm("Trust this project with it?", err=True):
-            echo("Nothing was trusted.")
+            say("Nothing was trusted.")
             return
         store.trust_file(found.key, found.digest)
-        echo(f"{found.key} is trusted until it changes; `annai trust --revoke` takes that back.")
+        say(f"{found.key} is trusted until it changes; `annai trust --revoke` takes that back.")
     asked = _trust_collections(store, config, docs_dir, yes=yes)
     if found.is_trusted and not asked:
-        echo("Everything here is trusted." if found.demands else "Nothing here needs your trust.")
+        say("Everything here is trusted." if found.demands else "Nothing here needs your trust.")
 
 
 def _show(found: FoundSettings) -> None:
