@@ -263,7 +263,7 @@ def test_a_passage_that_is_written_and_deleted_during_a_compaction_stays_deleted
             other.write("a", [indexed(f"{word}.md", word)])
             other.write("a", removed=[f"{word}.md"])
 
-        def read_while_another_writes(opened: database.PostgresDatabase) -> postings._Tombstones:
+        def read_while_another_writes(opened: database.PostgresDatabase) -> postings.Tombstones:
             write_and_delete("ghost0")
             found = read_tombstones(opened)
             write_and_delete("ghost1")
@@ -280,7 +280,7 @@ def test_a_passage_that_is_written_and_deleted_during_a_compaction_stays_deleted
 
 
 def test_passages_buried_twice_stay_deleted() -> None:
-    buried = postings._Tombstones([(10, 5), (11, 1), (20, 2)])
+    buried = postings.Tombstones([(10, 5), (11, 1), (20, 2)])
     keys = np.array([(key, 0, 1, 0, 0, 0, 1) for key in (9, 10, 11, 12, 14, 15, 21, 22)], postings.POSTING)
     assert buried.filter(keys)["low"].tolist() == [9, 15, 22]
 
@@ -307,7 +307,7 @@ def test_the_error_that_ended_a_transaction_is_the_one_that_is_raised(store: Pos
             connection.execute("SELECT pg_terminate_backend(%s, 10000)", process)
         raise ZeroDivisionError
 
-    for transaction in (store._database.writing, store._database.reading, store._database.unlimited):
+    for transaction in (store._database.writing, store.snapshot, store._database.unlimited):
         with pytest.raises(ZeroDivisionError), transaction():
             fail()
     assert [each.name for each in store.collections()] == ["a"]

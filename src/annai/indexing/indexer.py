@@ -310,7 +310,7 @@ class Indexer:
         """Why the folder may not be the one that was indexed; if nothing is gone from it, it is."""
         if not self._is_tracked(collection):
             return None
-        doubt = doubt_source(collection, self._store.statistics(collection.name).documents)
+        doubt = doubt_source(collection, lambda: self._store.statistics(collection.name).documents)
         if doubt is None:
             return None
         known = self._store.states(collection.name)
