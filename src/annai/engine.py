@@ -485,6 +485,7 @@ class Engine(Project):
                 for each in self.store.requests.latest("processing", limit=STATUS_FILES)
             ),
             errors=tuple(self._latest_errors()),
+            problem=self.store.problem,
         )
 
     def requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
