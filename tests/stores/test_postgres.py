@@ -313,6 +313,33 @@ def test_the_error_that_ended_a_transaction_is_the_one_that_is_raised(store: Pos
     assert [each.name for each in store.collections()] == ["a"]
 
 
+def test_graphs_are_built_again_with_other_settings(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("graphs", "nearest"):
+        monkeypatch.setattr(f"annai.stores.postgres.{module}.INDEX_FROM", 10)
+    store.save_collection(Collection("b", Path("/b")))
+    for name, size in (("a", 30), ("b", 12)):
+        store.write(name, [indexed(f"{n}.md", f"word{n}", seed=n) for n in range(size)])
+    store.vacuum()
+    options = "SELECT relname, reloptions FROM pg_class WHERE relname LIKE %s AND relnamespace = %s::regnamespace"
+
+    def graphs() -> dict[str, list[str]]:
+        return dict(store._database.rows(options, ("annai%\\_256%", store._database.schema)))
+
+    before = graphs()
+    assert len(before) == 2
+    store.apply_settings()
+    assert graphs() == before
+    with PostgresStore(dataclasses.replace(store._settings, hnsw_m=8)) as other:
+        # What was cut off in the middle is done again.
+        store._database.rows('CREATE INDEX "annai_replacement_256" ON annai_vectors (dimension)')
+        found = nearest_paths(other, 7, limit=3)
+        other.apply_settings()
+        assert graphs() == {name: ["m=8", "ef_construction=200"] for name in before}
+        assert nearest_paths(other, 7, limit=3) == found
+        other.apply_settings()
+        assert graphs() == {name: ["m=8", "ef_construction=200"] for name in before}
+
+
 def test_what_another_machine_is_building_is_not_taken_for_abandoned(store: PostgresStore) -> None:
     with PostgresStore(store._settings) as other:
         with other.bulk():

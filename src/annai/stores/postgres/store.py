@@ -246,6 +246,10 @@ class PostgresStore(Store):
         self._graphs.build()
         self._database.vacuum()
 
+    def apply_settings(self) -> None:
+        """Build the graphs again that have other settings."""
+        self._graphs.rebuild()
+
     def close(self) -> None:
         """Close every connection."""
         self._requests.close()
