@@ -268,7 +268,7 @@ def is_right(client: Client, question: Question) -> bool:
 
 
 def judge(answer: Answer, question: Question) -> str:
-    """What is wrong with an answer, with all that may tell why; nothing if the section that has the word comes first."""
+    """What is wrong with an answer, and what may tell why; nothing if the section that has the word comes first."""
     found = answer.results
     if found and found[0].path == question.path and question.word in found[0].content:
         return ""
