@@ -29,6 +29,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from annai.answers import Answer
 from annai.errors import AnnaiError, ServerError
 from annai.serving.client import Client
 from annai.types import Status
@@ -263,8 +264,19 @@ def known_answers(client: Client, questions: list[Question]) -> list[Question]:
 
 def is_right(client: Client, question: Question) -> bool:
     """Whether the section that has the word comes first."""
-    results = client.search(question.text).results
-    return bool(results) and results[0].path == question.path and question.word in results[0].content
+    return not judge(client.search(question.text), question)
+
+
+def judge(answer: Answer, question: Question) -> str:
+    """What is wrong with an answer, and what may tell why; nothing if the section that has the word comes first."""
+    found = answer.results
+    if found and found[0].path == question.path and question.word in found[0].content:
+        return ""
+    came = ", ".join(f"{hit.path} ({hit.score})" for hit in found[:3]) or "nothing"
+    understood = (
+        f"{dict(answer.corrected)} {dict(answer.expanded)} {answer.excluded} {found[0].reasons if found else ''}"
+    )
+    return f"{question.text!r} was answered by {came} and not by {question.path}; {understood} {answer.note}"
 
 
 def undisturbed(team: Team, servers: list[str], questions: list[Question], options: argparse.Namespace) -> list[str]:
@@ -342,8 +354,8 @@ def ask(team: Team, servers: list[str], questions: list[Question], end: float, l
         begin = time.monotonic()
         for attempt, client in enumerate(clients):
             try:
-                if not is_right(client, question):
-                    load.wrong.append(f"{question.text!r} was not answered by {question.path}")
+                if wrong := judge(client.search(question.text), question):
+                    load.wrong.append(wrong)
                 load.seconds.append(time.monotonic() - begin)
                 load.failovers += bool(attempt)
                 break

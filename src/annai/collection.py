@@ -43,9 +43,9 @@ def registered(store: DocumentReader, config: Config) -> list[Collection]:
     return [each for each in _everything(store, config) if _is_seen(store, each.name)]
 
 
-def _everything(store: DocumentReader, config: Config) -> list[Collection]:
-    """The same whether or not the store's scope holds them."""
-    known = store.collections()
+def _everything(store: DocumentReader, config: Config, known: Sequence[Collection] | None = None) -> list[Collection]:
+    """The same whether or not the store's scope holds them; `known` are those of the store, where they were read."""
+    known = store.collections() if known is None else known
     named = [each for each in known if NAME.fullmatch(each.name) and each.name != IMPLICIT_COLLECTION]
     ignored = untrusted(store, config, named)
     for each in ignored:
@@ -65,13 +65,19 @@ def untrusted(store: DocumentReader, config: Config, collections: Sequence[Colle
     return [each for each in outside if str(each.source) not in allowed]
 
 
-def searchable(store: DocumentReader, config: Config, names: Sequence[str] = ()) -> list[Collection]:
-    """The collections a search looks at: those named, else the enabled ones, else the project's root itself."""
+def searchable(
+    store: DocumentReader, config: Config, names: Sequence[str] = (), known: Sequence[Collection] | None = None
+) -> list[Collection]:
+    """The collections a search looks at: those named, else the enabled ones, else the project's root itself.
+
+    `known` are those of the store, if they were read already.
+    """
+    stored = store.collections() if known is None else known
     if names:
-        return [find(store, config, name) for name in dict.fromkeys(names)]
-    everything = _everything(store, config)
+        return [find(store, config, name, stored) for name in dict.fromkeys(names)]
+    everything = _everything(store, config, stored)
     if not everything:
-        return [find(store, config, IMPLICIT_COLLECTION)]
+        return [find(store, config, IMPLICIT_COLLECTION, stored)]
     known = [each for each in everything if _is_seen(store, each.name)]
     enabled = [each for each in known if each.enabled]
     if not known:
@@ -81,24 +87,23 @@ def searchable(store: DocumentReader, config: Config, names: Sequence[str] = ())
     return enabled
 
 
-def find(store: DocumentReader, config: Config, name: str) -> Collection:
+def find(store: DocumentReader, config: Config, name: str, known: Sequence[Collection] | None = None) -> Collection:
     """The collection of that name; the implicit one exists while none is registered, or if it was kept."""
-    everything = _everything(store, config)
-    known = {each.name: each for each in everything if _is_seen(store, each.name)}
-    if name in known:
-        return known[name]
+    stored = store.collections() if known is None else known
+    everything = _everything(store, config, stored)
+    seen = {each.name: each for each in everything if _is_seen(store, each.name)}
+    if name in seen:
+        return seen[name]
     if name == IMPLICIT_COLLECTION and _is_seen(store, name):
         if not everything:
-            return _root(store, config)
+            return _root(store, config, stored)
         raise CollectionError(
             f"The rest of {config.root} is not searched beside the registered collections; "
             f"`annai collection enable {name}` adds it."
         )
-    if not known and store.scope is not None:
+    if not seen and store.scope is not None:
         raise CollectionError(_nothing_seen(store))
-    there_are = (
-        f"registered: {', '.join(known)}" if known else "none is registered; add one with `annai collection add`"
-    )
+    there_are = f"registered: {', '.join(seen)}" if seen else "none is registered; add one with `annai collection add`"
     raise CollectionError(f"There is no collection {name!r}; {there_are}.")
 
 
@@ -157,10 +162,11 @@ def here(store: DocumentReader, config: Config) -> list[str] | None:
     return [each.name for each in named or [implicit] if is_here(store, config, each)]
 
 
-def sources(store: DocumentReader, config: Config) -> dict[str, Path]:
-    """Where each collection's files are."""
+def sources(store: DocumentReader, config: Config, known: Sequence[Collection] | None = None) -> dict[str, Path]:
+    """Where each collection's files are; `known` are those of the store, if they were read already."""
     root = {IMPLICIT_COLLECTION: config.root} if _is_seen(store, IMPLICIT_COLLECTION) else {}
-    return root | {each.name: each.source for each in registered(store, config)}
+    seen = [each for each in _everything(store, config, known) if _is_seen(store, each.name)]
+    return root | {each.name: each.source for each in seen}
 
 
 def file_path(config: Config, source: Path, path: str) -> str:
@@ -310,11 +316,11 @@ def _nothing_seen(store: DocumentReader) -> str:
     return f"This token is for {names}, and there is no such collection here; ask for another token."
 
 
-def _root(store: DocumentReader, config: Config) -> Collection:
+def _root(store: DocumentReader, config: Config, known: Sequence[Collection] | None = None) -> Collection:
     """The project's root as a collection, whether or not it is searched."""
-    known = (each for each in store.collections() if each.name == IMPLICIT_COLLECTION)
+    known = store.collections() if known is None else known
     implicit = Collection(IMPLICIT_COLLECTION, config.root, f"The documents of {config.name}")
-    return _placed(store, config, next(known, implicit))
+    return _placed(store, config, next((each for each in known if each.name == IMPLICIT_COLLECTION), implicit))
 
 
 def _placed(store: DocumentReader, config: Config, root: Collection) -> Collection:

@@ -447,6 +447,8 @@ class Status:
     """The latest requests that failed for good or wait to be tried again, newest first."""
     server: ServerStatus | None = None
     """The server that answered, if one did."""
+    problem: str = ""
+    """Why the index file answers in place of the engine beside it (it lost its data, or is down), and what to do."""
 
 
 def section_id(collection: str, path: str, section: Section) -> str:

@@ -1,7 +1,9 @@
 """Is a text the sum of its subwords, whatever the text? Units, the best cutting, the files, and the vectors."""
 
+import sys
 import unicodedata
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -145,6 +147,20 @@ def test_ids_are_the_same_by_search_and_by_dictionary(model: StaticModel, monkey
         pieces = model.subwords.pieces
         known = Subwords(pieces, [SCORES[PIECES.index(piece)] for piece in pieces])
         assert [known.pieces[number] for number in known.encode(text)] == expected
+
+
+def test_threads_that_begin_together_cut_words_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one of them builds the dictionary of pieces, the others do not use half of it."""
+    switch_seconds = sys.getswitchinterval()
+    texts = [f"orchard{number} deployment{number * 7} handbook{number * 13}" for number in range(600)]
+    expected = [*map(open_model(BUNDLED).subwords.encode, texts)]
+    monkeypatch.setattr(subwords, "SEARCHES_BEFORE_DICTIONARY", 8)
+    sys.setswitchinterval(1e-4)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            assert [*threads.map(open_model(BUNDLED).subwords.encode, texts)] == expected
+    finally:
+        sys.setswitchinterval(switch_seconds)
 
 
 def test_a_long_text_is_encoded_in_blocks_with_the_same_ids() -> None:

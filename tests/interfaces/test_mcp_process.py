@@ -22,6 +22,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from annai.config import load_config
+from annai.errors import StoreError
 from annai.indexing.lock import IndexLock
 from annai.interfaces.mcp.access import Access
 from annai.project import Project
@@ -361,6 +362,38 @@ def test_a_server_that_ends_in_the_middle_of_a_call_does_not_lose_the_call(proje
     finally:
         access.close()
         annai("server", "stop")
+
+
+def test_another_store_in_the_settings_is_answered_from_while_calls_on_the_old_one_end(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = project / "annai.toml"
+    before = settings.read_text() if settings.exists() else ""
+    access = Access(load_config(docs_dir=project))
+
+    def address(opened: Project) -> str:
+        opened.refresh()
+        return opened.status().database
+
+    def change(opened: Project) -> tuple[str, str]:
+        settings.write_text(before + "[store")  # Half written.
+        assert access.use(address).endswith("index.sqlite")
+        settings.write_text(before + '[store]\nengine = "lancedb"\n')
+        return access.use(address), address(opened)
+
+    try:
+        now, old = access.use(change)
+        assert "index.lancedb" in now
+        assert old.endswith("index.sqlite")
+        assert access.use(lambda opened: opened.search("zebra")[0].path) == "zebra.md"
+        assert "[store] in annai.toml changed; answers come from the index that it names now" in caplog.text
+        settings.write_text(before + '[store]\nengine = "postgres"\n')
+        with pytest.raises(StoreError, match=r"store.url names no database"):
+            access.use(address)
+        settings.write_text(before)
+        assert access.use(address).endswith("index.sqlite")
+    finally:
+        access.close()
 
 
 def test_a_project_that_cannot_be_opened_says_so_and_keeps_the_client(project: Path) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
+from annai.config import load_config
+from annai.serving.tokens import TokenFile
 from tests.browser import CHROMIUM, needs_chromium
 from tests.conftest import Annai
 from tests.payloads import PAYLOADS
@@ -328,7 +330,7 @@ def test_another_tab_has_the_token_and_old_answers_are_not_shown_again(open_page
     expect(second.locator(".result .preview").first).to_contain_text("Sixty")
 
 
-def test_without_a_ticket_the_page_asks_for_the_token(open_page: Open, docs: Path) -> None:
+def test_without_a_ticket_the_page_asks_for_the_token_and_offers_what_that_allows(open_page: Open, docs: Path) -> None:
     page = open_page()
     page.evaluate("sessionStorage.clear()")
     token = (docs / ".annai" / "token").read_text().strip()
@@ -336,3 +338,12 @@ def test_without_a_ticket_the_page_asks_for_the_token(open_page: Open, docs: Pat
     page.locator("#token input").fill(token)
     page.keyboard.press("Enter")
     expect(page.locator(".result .file").first).to_contain_text("handbook.md")
+    # Only what a token allows is offered.
+    tokens = TokenFile(load_config(docs_dir=docs))
+    reader, editor = tokens.add("reader", "read", ()), tokens.add("editor", "admin", ("root",))
+    for other, may_change, may_add in ((reader, False, False), (editor, True, False), (token, True, True)):
+        page.evaluate("token => sessionStorage.setItem('annai_token', token)", other)
+        page.goto(page.url.partition("?")[0] + "?view=index")
+        expect(page.get_by_label("Search in root")).to_be_enabled(enabled=may_change)
+        expect(page.locator("#reindex")).to_be_visible(visible=may_change)
+        expect(page.locator("#adding")).to_be_visible(visible=may_add)

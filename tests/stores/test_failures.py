@@ -147,6 +147,8 @@ def test_a_server_that_freezes_in_the_middle_is_given_up_and_used_again(
     cluster: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("annai.stores.postgres.database.ANSWER_GRACE_SECONDS", 0.5)
+    # As if it had not been asked for a while.
+    monkeypatch.setattr("annai.stores.postgres.database.RECENT_SECONDS", 0.0)
     url = cluster.url(database, database, SECRET) + "?connect_timeout=2"
     with PostgresStore(replace(settings(url), query_timeout_seconds=0.5)) as store:
         store.save_collection(Collection("a", Path("/a")))

@@ -8,6 +8,8 @@ import pytest
 from annai.answers import Mode
 from annai.config import Config, override
 from annai.engine import Engine
+from annai.interfaces import doctor
+from annai.interfaces.render import status_json
 from annai.stores.sidecar import vectors
 from annai.stores.sidecar.neighbours import Neighbours
 from annai.stores.sidecar.vectors import SidecarVectors
@@ -58,7 +60,7 @@ def test_an_engine_that_was_emptied_is_noticed_and_filled_again(
 ) -> None:
     monkeypatch.setattr(vectors, "REFILL_AT_ONCE", 0)
     monkeypatch.setattr(vectors, "BRUTE_FORCE_UP_TO", 0)
-    before = found(engine)
+    before, engine_name = found(engine), engine.config.store.engine
     assert before[0][1][0] == "果物7.md"
     assert note(engine) == ""
     neighbours(engine).remove([(1, 1000)])
@@ -68,10 +70,15 @@ def test_an_engine_that_was_emptied_is_noticed_and_filled_again(
     assert any("holds 0 of" in str(fault) for fault in maintenance.check(engine.store))
     # And when it is opened, by its count.
     with Engine(engine.config) as opened:
+        assert "holds 0 of the 12 vectors" in str(status_json(opened.status())["problem"])
+        ((state, text, fix),) = doctor._index(opened)
+        assert (state, text.partition(":")[0]) == ("warn", f"the index file answers in place of {engine_name}")
+        assert fix.startswith("`annai store check --repair` copies the others there")
         assert "answered by the index file" in note(opened)
         assert found(opened) == before
         assert maintenance.repair(opened) == []
         assert note(opened) == ""
+        assert status_json(opened.status())["problem"] is None
         assert found(opened) == before
     assert neighbours(engine).count() == FRUITS
 

@@ -263,7 +263,7 @@ def test_a_passage_that_is_written_and_deleted_during_a_compaction_stays_deleted
             other.write("a", [indexed(f"{word}.md", word)])
             other.write("a", removed=[f"{word}.md"])
 
-        def read_while_another_writes(opened: database.PostgresDatabase) -> postings._Tombstones:
+        def read_while_another_writes(opened: database.PostgresDatabase) -> postings.Tombstones:
             write_and_delete("ghost0")
             found = read_tombstones(opened)
             write_and_delete("ghost1")
@@ -280,7 +280,7 @@ def test_a_passage_that_is_written_and_deleted_during_a_compaction_stays_deleted
 
 
 def test_passages_buried_twice_stay_deleted() -> None:
-    buried = postings._Tombstones([(10, 5), (11, 1), (20, 2)])
+    buried = postings.Tombstones([(10, 5), (11, 1), (20, 2)])
     keys = np.array([(key, 0, 1, 0, 0, 0, 1) for key in (9, 10, 11, 12, 14, 15, 21, 22)], postings.POSTING)
     assert buried.filter(keys)["low"].tolist() == [9, 15, 22]
 
@@ -307,10 +307,37 @@ def test_the_error_that_ended_a_transaction_is_the_one_that_is_raised(store: Pos
             connection.execute("SELECT pg_terminate_backend(%s, 10000)", process)
         raise ZeroDivisionError
 
-    for transaction in (store._database.writing, store._database.reading, store._database.unlimited):
+    for transaction in (store._database.writing, store.snapshot, store._database.unlimited):
         with pytest.raises(ZeroDivisionError), transaction():
             fail()
     assert [each.name for each in store.collections()] == ["a"]
+
+
+def test_graphs_are_built_again_with_other_settings(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("graphs", "nearest"):
+        monkeypatch.setattr(f"annai.stores.postgres.{module}.INDEX_FROM", 10)
+    store.save_collection(Collection("b", Path("/b")))
+    for name, size in (("a", 30), ("b", 12)):
+        store.write(name, [indexed(f"{n}.md", f"word{n}", seed=n) for n in range(size)])
+    store.vacuum()
+    options = "SELECT relname, reloptions FROM pg_class WHERE relname LIKE %s AND relnamespace = %s::regnamespace"
+
+    def graphs() -> dict[str, list[str]]:
+        return dict(store._database.rows(options, ("annai%\\_256%", store._database.schema)))
+
+    before = graphs()
+    assert len(before) == 2
+    store.apply_settings()
+    assert graphs() == before
+    with PostgresStore(dataclasses.replace(store._settings, hnsw_m=8)) as other:
+        # What was cut off in the middle is done again.
+        store._database.rows('CREATE INDEX "annai_replacement_256" ON annai_vectors (dimension)')
+        found = nearest_paths(other, 7, limit=3)
+        other.apply_settings()
+        assert graphs() == {name: ["m=8", "ef_construction=200"] for name in before}
+        assert nearest_paths(other, 7, limit=3) == found
+        other.apply_settings()
+        assert graphs() == {name: ["m=8", "ef_construction=200"] for name in before}
 
 
 def test_what_another_machine_is_building_is_not_taken_for_abandoned(store: PostgresStore) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -221,6 +221,28 @@ def test_projects_share_a_database_and_never_a_schema(tmp_path: Path, postgres_u
             connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE'.encode())
 
 
+def test_a_search_takes_few_statements(
+    tmp_path: Path, postgres_url: str, source: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for module in (graphs, nearest):
+        monkeypatch.setattr(module, "INDEX_FROM", 20)
+    caplog.set_level("DEBUG", "annai.stores.postgres.database")
+    with (
+        Engine(machine(tmp_path, postgres_url, "one")) as owner,
+        Engine(machine(tmp_path, postgres_url, "two")) as other,
+    ):
+        owner.add_collection("docs", source, "All")
+        owner.import_collection("docs")
+        owner.store.vacuum()
+        for engine, expected, paths in ((owner, 12, ()), (other, 10, ()), (other, 12, ("文書7.md",))):
+            engine.search("word7 document", paths=paths)
+            caplog.clear()
+            assert engine.search("word7 document", paths=paths)[0].path == "文書7.md"
+            statements = [record.getMessage() for record in caplog.records if "[postgres]" in record.getMessage()]
+            assert len(statements) <= expected, "\n".join(statements)
+            assert any("hnsw.ef_search" in each for each in statements) == (not paths)
+
+
 def plan(store: PostgresStore, sql: str, values: tuple[object, ...]) -> str:
     with store.snapshot():
         return "\n".join(row[0] for row in store._database.rows(f"EXPLAIN {sql}", values))
@@ -253,8 +275,12 @@ def test_restricted_searches_use_their_index(postgres_url: str, monkeypatch: pyt
                 asked.append("\n".join(row[0] for row in rows(f"EXPLAIN {sql}", values)))
             return rows(sql, values, binary=binary)
 
+        def explain_with(_: Mapping[str, object], sql: str, values: object = ()) -> list[tuple[object, ...]]:
+            return explain(sql, values)
+
         monkeypatch.setattr(store._database, "rows", explain)
-        numbers = store._collections.numbers()
+        monkeypatch.setattr(store._database, "rows_with", explain_with)
+        numbers = {name: store._collections.number(name) for name in sizes}
         graph = f"annai_hnsw_{DIMENSION}"
         for where, seed, index in (
             (Where(), 7, f"{graph} "),
@@ -268,7 +294,7 @@ def test_restricted_searches_use_their_index(postgres_url: str, monkeypatch: pyt
             assert index in asked[-1], f"{where}\n{asked[-1]}"
             assert "Seq Scan on annai_vectors" not in asked[-1]
         monkeypatch.undo()
-        under = plan(store, SELECT_STATES_UNDER, (["guide", "api/7.md"], numbers["large"], numbers["large"]))
+        under = plan(store, SELECT_STATES_UNDER, (["guide", "api/7.md"], "large", "large"))
         assert under.count("annai_files_collection_id_path_key") == 2
         assert "Seq Scan on annai_files" not in under
         assert len(store.states("large", ["guide", "api/7.md"])) == 10

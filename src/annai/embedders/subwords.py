@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import overload
+from typing import NamedTuple, overload
 
 from annai.text.tokens import ascii_runs, nfkc
 
@@ -99,15 +99,12 @@ class Subwords:
     def __init__(self, pieces: Sequence[str], scores: Sequence[float]) -> None:
         self.pieces = pieces
         # Rounded as in a written model, so that both cut every text in the same way.
-        self._scores: Sequence[float] = array("f", scores)
+        self._scores = array("f", scores)
         self._cache = _RunCache(self)
         self._searches = 0
-        self._ids: dict[str, int] = {}
-        self._longest_from: dict[str, int] = {}
-        if isinstance(pieces, SortedPieces):
-            self._longest = pieces.longest
-        else:
-            self._build_dictionary()
+        self._dictionary: _Lookup | None = None
+        if not isinstance(pieces, SortedPieces):
+            self._dictionary = self._build_dictionary()
 
     def encode(self, text: str) -> list[int]:
         """The ids of the text's subwords in its order; a character that no piece covers has none."""
@@ -123,8 +120,7 @@ class Subwords:
 
         Of equally good ways, the one with the longest last piece is chosen.
         """
-        find_id, scores, longest_from = self._id_lookup(), self._scores, self._longest_from.get
-        other = 1 if self._longest_from else self._longest
+        find_id, scores, longest_from, other = self._lookup()
         size = len(unit)
         # For each end: its best score, and the start and the id of the piece that ends there.
         best, starts, ids = [0.0, *[-math.inf] * size], [0] * (size + 1), [-1] * (size + 1)
@@ -154,21 +150,31 @@ class Subwords:
             end = starts[end]
         return tuple(reversed(found))
 
-    def _id_lookup(self) -> Callable[[str], int | None]:
-        """Piece → id: by binary search at first, since a query has few units, then by a dictionary."""
-        if not self._ids and isinstance(self.pieces, SortedPieces):
+    def _lookup(self) -> "_Lookup":
+        """How pieces are found: by binary search at first, since a query has few units, then by a dictionary."""
+        if self._dictionary is None and isinstance(self.pieces, SortedPieces):
             self._searches += 1
             if self._searches <= SEARCHES_BEFORE_DICTIONARY:
-                return self.pieces.find
-            self._build_dictionary()
-        return self._ids.get
+                return _Lookup(self.pieces.find, self._scores, dict[str, int]().get, self.pieces.longest)
+        # Other threads see the whole of it or nothing: half of it would cut words wrongly, and that is remembered.
+        self._dictionary = self._dictionary or self._build_dictionary()
+        return self._dictionary
 
-    def _build_dictionary(self) -> None:
-        self._ids = dict(zip(self.pieces, range(len(self._scores)), strict=True))
-        for piece in sorted(self._ids, key=len):
-            self._longest_from[piece[:2]] = len(piece)
-        self._longest = max(self._longest_from.values(), default=0)
-        self._scores = list(self._scores)  # read faster than an array
+    def _build_dictionary(self) -> "_Lookup":
+        ids = dict(zip(self.pieces, range(len(self._scores)), strict=True))
+        longest_from = {piece[:2]: len(piece) for piece in sorted(ids, key=len)}
+        return _Lookup(ids.get, list(self._scores), longest_from.get, 1)  # a list is read faster than an array
+
+
+class _Lookup(NamedTuple):
+    """All that is needed to find pieces."""
+
+    find_id: Callable[[str], int | None]
+    scores: Sequence[float]
+    longest_from: Callable[[str, int], int]
+    """The first two characters of pieces → the length of the longest of these."""
+    other: int
+    """That of other characters."""
 
 
 class _RunCache(dict[str, tuple[int, ...]]):

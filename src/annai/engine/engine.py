@@ -242,7 +242,9 @@ class Engine(Project):
         What keeps it from that (no embedder, a folder that is gone, a full disk) is told with the result, since what
         was indexed before can be searched all the same; it is raised only if there is nothing to search.
         """
-        searched = collections.searchable(self.store, self.config, names)
+        return self._refresh(collections.searchable(self.store, self.config, names), progress, confirm)
+
+    def _refresh(self, searched: Sequence[Collection], progress: Progress | None, confirm: Confirm | None) -> Freshness:
         own = [each for each in searched if collections.is_here(self.store, self.config, each)]
         if self.read_only and not own:
             return Freshness(self.store.requests.due([each.name for each in searched]))  # Another machine indexes them.
@@ -258,12 +260,12 @@ class Engine(Project):
         names = [each.name for each in own]
         waiting = 0
         with _noted(errors):
-            self._note_queued(self.store.requests.due())
-            if self.wake is None:
-                self.process_queue(timeout=SEARCH_WAIT_SECONDS, progress=progress)
-            else:
-                self._wait_for_worker(names)
-            waiting = self.store.requests.due(names)
+            if own and self._note_queued(self.store.requests.due()):
+                if self.wake is None:
+                    self.process_queue(timeout=SEARCH_WAIT_SECONDS, progress=progress)
+                else:
+                    self._wait_for_worker(names)
+                waiting = self.store.requests.due(names)
         if errors and not any(self.store.dimension(each.name) for each in searched):
             raise errors[0]
         problems = [str(error) for error in errors] or ([self.worker_problem] if self.worker_problem else [])
@@ -333,13 +335,14 @@ class Engine(Project):
         query = make_query(query, self.config.search, **options) if isinstance(query, str) else query
         check_query(query)
         names = query.where.collections
-        searched = collections.searchable(self.store, self.config, names)
+        known = self.store.collections()
+        searched = collections.searchable(self.store, self.config, names, known)
         if query.mode != "keyword":
             for collection in searched:
                 check_embedder(self.store, collection, self.embedder_of(collection.name))
-        freshness = self.refresh(names, progress=progress, confirm=confirm) if refresh else Freshness()
+        freshness = self._refresh(searched, progress, confirm) if refresh else Freshness()
         answering = Answering(self.store, self.config, self.embedder_of, lambda: self._reranker)
-        return answering.answer(query, searched, self.sources(), freshness)
+        return answering.answer(query, searched, collections.sources(self.store, self.config, known), freshness)
 
     def locate(self, reference: str) -> Selection:
         """Find a document, a section or some lines, by any address that annai prints."""
@@ -391,6 +394,7 @@ class Engine(Project):
             queued=self._note_queued(waiting_files(counts)),
             indexing=files_in_progress(self.store),
             errors=latest_errors(self.store),
+            problem=self.store.problem,
         )
 
     def requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:

@@ -129,7 +129,7 @@ class Comparison:
         """Why the folder may not be the one that was indexed; if nothing is gone from it, it is."""
         if not is_tracked(self._store, self._config, collection):
             return None
-        doubt = doubt_source(collection, self._store.statistics(collection.name).documents)
+        doubt = doubt_source(collection, lambda: self._store.statistics(collection.name).documents)
         if doubt is None:
             return None
         found = scan_collection(self._store, self._config, collection, self._store.states(collection.name))

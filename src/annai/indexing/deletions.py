@@ -4,7 +4,7 @@ A disk that is not mounted, or another one in its place, looks as if everything 
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,15 +49,15 @@ def identify(source: Path) -> str:
     return f"{device}:{own}"
 
 
-def doubt_source(collection: Collection, known: int) -> Doubt | None:
-    """Why a folder may not be the one that was indexed, of which this many files are known."""
+def doubt_source(collection: Collection, count_known: Callable[[], int]) -> Doubt | None:
+    """Why a folder may not be the one that was indexed; `count_known` tells how many of its files are known."""
     source = collection.source
     try:
         with os.scandir(source) as entries:
             is_empty = next(entries, None) is None
     except OSError:
         return None  # Whoever scans it says so.
-    if is_empty and known:
+    if is_empty and (known := count_known()):
         return _doubt(collection, f"{source} is empty, but {_files(known)} of it are indexed, and stay so", "mount it")
     if collection.origin != NAMED and _is_elsewhere(collection.origin, identify(source)):
         what = f"{source} is on another file system than when it was indexed, and files are gone, so nothing is changed"
@@ -72,7 +72,7 @@ def doubt_deletions(collection: Collection, gone: Sequence[Path], known: int) ->
     """
     if not gone:
         return None
-    if source := doubt_source(collection, known):
+    if source := doubt_source(collection, lambda: known):
         return source
     if collection.origin == NAMED or len(gone) <= max(MAX_GONE_FILES, MAX_GONE_SHARE * known):
         return None

@@ -216,6 +216,11 @@ def _opened(config: Config) -> Iterator[tuple[Engine | None, AnnaiError]]:
 
 def _index(engine: Engine) -> Found:
     begin = time.perf_counter()
+    if engine.store.problem:
+        # What else a check finds comes from that, and the repair checks the rest.
+        problem, _, fix = engine.store.problem.partition("; ")
+        yield "warn", f"the index file answers in place of {engine.config.store.engine}: {problem}", fix
+        return
     faults = check(engine.store)
     size = f"{engine.store.address}, {engine.store.size_on_disk() / 1e6:.1f} MB"
     if faults:

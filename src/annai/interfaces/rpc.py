@@ -235,6 +235,7 @@ class Service:
             "name": self._config.name,
             "root": self._config.root,
             "read_only": self._project.read_only,
+            "can_add": not self._project.read_only and not self._caller.collections,
             "can_edit": self._can_edit(),
             "sources": self._project.sources(),
         }

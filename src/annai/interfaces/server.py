@@ -204,7 +204,7 @@ class _Server(uvicorn.Server):
         elif current != self._record:
             self.end("another server took over")
         elif changed := self._changes.reason():
-            self.end(changed)
+            self.end(f"{changed}; `annai server start` serves the index that it names now")
         elif idle and time.monotonic() - self._application.last_call > idle:
             self.end(f"there was no request for {config.server.idle_shutdown_minutes:g} minutes")
 

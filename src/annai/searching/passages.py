@@ -1,7 +1,7 @@
 """Which passages answer a question? Those found by meaning and by words, each with what it is ranked by."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -221,8 +221,10 @@ def _phrase_shares(
     if not phrases:
         return shares
     documents = DocumentCache(store)
-    for row in np.argsort(-keyword_shares, kind="stable")[:MAX_PHRASE_PASSAGES].tolist():
-        if keyword_shares[row] and (document := documents.get(stored[row])) is not None:
+    rows = [row for row in np.argsort(-keyword_shares, kind="stable")[:MAX_PHRASE_PASSAGES] if keyword_shares[row]]
+    documents.load(stored[row] for row in rows)
+    for row in rows:
+        if (document := documents.get(stored[row])) is not None:
             section = stored[row].section
             text = document.text[section.start : section.end]
             shares[row] = sum(phrase_score(text, phrase, section.heading) for phrase in phrases) / len(phrases)
@@ -245,7 +247,11 @@ class DocumentCache:
 
     def get(self, stored: StoredSection) -> Document | None:
         """The section's document; None if it was deleted meanwhile."""
-        address = (stored.collection, stored.path)
-        if address not in self._documents:
-            self._documents[address] = self._store.document(*address)
-        return self._documents[address]
+        self.load([stored])
+        return self._documents[stored.collection, stored.path]
+
+    def load(self, sections: Iterable[StoredSection]) -> None:
+        """Load the documents of sections at once."""
+        wanted = {(each.collection, each.path) for each in sections} - self._documents.keys()
+        if wanted:
+            self._documents |= dict.fromkeys(wanted) | self._store.documents_at([*wanted])

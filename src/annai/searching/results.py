@@ -126,6 +126,7 @@ def credit_words(documents: DocumentCache, results: Sequence[Result], text: str)
     doubtful = [each for each in results[:MAX_CREDITED] if each.match.passage.confidence < MIN_CONFIDENCE]
     if not asked or len(doubtful) < len(results[:MAX_CREDITED]):
         return [*results]
+    documents.load(each.match.passage.stored for each in doubtful)
     holding = [rank for rank, each in enumerate(doubtful, 1) if _holds_all(documents, each.match.passage.stored, asked)]
     # Nobody is less sure than who comes after.
     credited = max(holding, default=0)
@@ -153,6 +154,7 @@ def load_hits(
     may_choose = query.per_document == 1 and not query.depths
     around = _look_around(store, [result.match for result in results])
     asked = _content_words(query.text)
+    documents.load(result.match.passage.stored for result in results)
     loaded = []
     for found in results:
         document = documents.get(found.match.passage.stored)

@@ -214,6 +214,11 @@ class DocumentReader(ABC):
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None; its outline is not kept."""
 
+    def documents_at(self, addresses: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Document]:
+        """The documents of these collections and paths; those that do not exist are left out."""
+        found = {address: self.document(*address) for address in addresses}
+        return {address: document for address, document in found.items() if document is not None}
+
     @abstractmethod
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document in their order; empty if there is no such document."""

@@ -76,6 +76,10 @@ class ScopedStore(Store):
         """None outside of the scope."""
         return self._store.document(collection, path) if collection in self.scope else None
 
+    def documents_at(self, addresses: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Document]:
+        """None outside of the scope."""
+        return self._store.documents_at([each for each in addresses if each[0] in self.scope])
+
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """None outside of the scope."""
         return self._store.sections(collection, path) if collection in self.scope else []

@@ -22,6 +22,7 @@ def test_a_document_comes_back_as_it_went_in(store: Store) -> None:
     written = indexed("a.md", "# 題\r\nbody\r", parts=2)
     store.write("a", [written])
     assert store.document("a", "a.md") == written.document
+    assert store.documents_at([("a", "none.md"), ("a", "a.md")]) == {("a", "a.md"): written.document}
     sections = store.sections("a", "a.md")
     assert [each.section for each in sections] == written.sections
     assert {each.root_key for each in sections} == {sections[0].key}
@@ -75,6 +76,7 @@ def test_headings_come_back_as_they_went_in(store: Store) -> None:
 def test_what_is_missing_is_none_or_empty(store: Store) -> None:
     assert store.document("a", "none.md") is None
     assert store.document("none", "none.md") is None
+    assert store.documents_at([("a", "none.md"), ("none", "none.md")]) == {}
     assert store.sections("a", "none.md") == []
     assert store.states("none") == {}
     assert store.lookup([1, 99]) == {}

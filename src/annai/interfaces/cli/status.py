@@ -51,6 +51,8 @@ def command(config: Config, name: str, fields: bool, form: str | None) -> None:
         ("Index     ", status.database, f"({size(status.size_on_disk)})"),
         ("Embedder  ", status.embedder),
     ]
+    if status.problem:
+        lines.insert(2, ("Engine    ", f"the index file answers in its place: {status.problem}"))
     if status.server:
         lines.append(("Server    ", status.server.url, f"(pid {status.server.pid})"))
     if status.server or status.requests.get("pending") or status.requests.get("processing"):

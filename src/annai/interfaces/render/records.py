@@ -162,6 +162,7 @@ def status_json(status: "Status", documents: Sequence[str] | None = None) -> dic
         "indexing": status.indexing,
         "errors": [asdict(request) for request in status.errors],
         "server": asdict(status.server) if status.server else None,
+        "problem": status.problem or None,
     }
 
 

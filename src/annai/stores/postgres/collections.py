@@ -11,7 +11,8 @@ from annai.types import Collection, FileState
 _PLACES = ", ".join(["%s"] * len(COLLECTION_COLUMNS))
 _SELECT_COLLECTIONS = f"SELECT {names(COLLECTION_COLUMNS)} FROM annai_collections ORDER BY name"
 
-_SELECT_STATES = f"SELECT {names(STATE_COLUMNS)} FROM annai_files WHERE collection_id = %s"
+_SELECT_STATES = f"""SELECT {names(STATE_COLUMNS)} FROM annai_files
+    WHERE collection_id = (SELECT id FROM annai_collections WHERE name = %s)"""
 SELECT_STATES_UNDER = f"""SELECT found.* FROM unnest(%s::text[]) AS w, LATERAL (
     {_SELECT_STATES} AND path = w UNION ALL
     {_SELECT_STATES} AND path > w || '/' AND path < w || '0') AS found"""
@@ -51,10 +52,6 @@ class Collections:
             raise unknown_collection(name)
         return number
 
-    def numbers(self) -> dict[str, int]:
-        """The number of every collection, by name."""
-        return dict(self._database.rows("SELECT name, id FROM annai_collections"))
-
     def delete(self, number: int, name: str) -> None:
         """Delete a collection that has no files any more, and its requests."""
         self._database.rows("DELETE FROM annai_collections WHERE id = %s", (number,))
@@ -72,11 +69,11 @@ class Collections:
 
     def states(self, collection: str, under: Sequence[str] | None = None) -> dict[str, FileState]:
         """What is known of a collection's files, or of those that paths name."""
-        number = self.number(collection)
         if under is None:
-            rows = self._database.rows(_SELECT_STATES, (number,))
+            rows = self._database.rows(_SELECT_STATES, (collection,))
         else:
-            rows = self._database.rows(SELECT_STATES_UNDER, (sorted({escape(path) for path in under}), number, number))
+            paths = sorted({escape(path) for path in under})
+            rows = self._database.rows(SELECT_STATES_UNDER, (paths, collection, collection))
         return {unescape(row[0]): read_state(row) for row in rows}
 
     def save_states(self, collection: int, states: Sequence[FileState]) -> dict[str, int]:

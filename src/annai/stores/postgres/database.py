@@ -3,11 +3,12 @@
 import functools
 import logging
 import re
+import selectors
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -32,7 +33,7 @@ ANSWER_GRACE_SECONDS = 5.0
 """How much longer than the server's own time limit to wait: a server that is frozen does not keep it."""
 
 STATEMENT_CHARACTERS = 80
-"""How much of a statement an error shows."""
+"""How much of a statement an error or the log shows."""
 
 _WRONG_PASSWORD = ("password", "authentication failed", "認証に失敗")
 _MISSING_DATABASE = ("does not exist", "存在しません")
@@ -43,8 +44,14 @@ the disk but a quota is full."""
 _OWN_TABLES = "relnamespace = %s::regnamespace AND relkind = 'r' AND relname LIKE 'annai\\_%%'"
 """The condition on `pg_class` for the tables of an index in a schema."""
 
+RECENT_SECONDS = 1.0
+"""How long a server that has answered is taken to be there, unless it closes the connection."""
+
 _NAME = re.compile(r'(?<![\w."])annai_(?=[a-z])')
 """Where a statement names a table of annai's, whose schema is put before it."""
+
+
+T = TypeVar("T")
 
 
 class _NoAnswer(psycopg.OperationalError):  # type: ignore[misc]  # psycopg is optional, and has no types here
@@ -58,10 +65,28 @@ class _LimitedConnection(psycopg.Connection[Any]):  # type: ignore[misc]  # as a
     """How long a statement may take; None: as long as it needs."""
     is_pooled: bool = False
     """Whether a pooler is in between, which keeps no settings of ours: then this side ends what takes too long."""
+    answered_at: float = 0.0
+    """When the server last said something."""
+
+    def execute(self, query: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - as psycopg has it
+        """Run a statement, and log it: each is a way to the server and back."""
+        log_statement(query)
+        return super().execute(query, *args, **named)
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **named: Any) -> Any:  # noqa: ANN401 - as psycopg has it
         """Wait for the server, but no longer than the limit; whatever waits for it waits here."""
-        return super().wait(gen if self.seconds is None else self._until(gen, self.seconds), *args, **named)
+        answer = super().wait(gen if self.seconds is None else self._until(gen, self.seconds), *args, **named)
+        self.answered_at = time.monotonic()
+        return answer
+
+    def is_there(self) -> bool:
+        """Whether the server has just answered and has not said goodbye since: known without asking."""
+        # Between statements it has nothing else to say.
+        if time.monotonic() > self.answered_at + RECENT_SECONDS or self.closed:
+            return False
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.pgconn.socket, selectors.EVENT_READ)
+            return not selector.select(0)
 
     def _until(self, gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
         deadline = time.monotonic() + seconds
@@ -151,6 +176,17 @@ class PostgresDatabase:
             cursor = connection.execute(self.qualify(sql), values, binary=binary)
             return list(cursor.fetchall()) if cursor.description else []
 
+    def rows_with(self, settings: Mapping[str, object], sql: str, values: object = ()) -> list[tuple[Any, ...]]:
+        """The same with settings for the rest of the transaction, in one exchange: the values are in the statement."""
+        own = "".join(f"SET LOCAL {name} = {value}; " for name, value in settings.items())
+        with self.connection() as connection, self._report_timeout(sql):
+            log_statement(own + sql)
+            cursor = psycopg.ClientCursor(connection)
+            cursor.execute(own + self.qualify(sql), values)
+            while cursor.nextset():
+                pass
+            return list(cursor.fetchall())
+
     def qualify(self, sql: str) -> str:
         """The statement with the schema before the names of annai's tables: so it needs no search_path."""
         return _qualify(sql, self.schema)
@@ -202,14 +238,27 @@ class PostgresDatabase:
             yield
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """A transaction within which every read sees the same state; within another, that one."""
+    def reading(self, sql: str, make: Callable[[tuple[Any, ...]], T]) -> Iterator[T]:
+        """A transaction within which every read sees the same state; within another, that one.
+
+        Yields what is made of the row of a statement, which has no values: it is read with the beginning, and once.
+        """
+        known = getattr(self._thread, "known", None)
+        if known is not None:
+            yield known
+            return
         current = getattr(self._thread, "connection", None)
         if current is not None and current.info.transaction_status != TransactionStatus.IDLE:
-            yield
+            yield make(self.rows(sql)[0])
             return
-        with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"):
-            yield
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        with self._report_timeout(sql), self._transaction(f"{begin}; {self.qualify(sql)}") as cursor:
+            cursor.nextset()
+            self._thread.known = known = make(cursor.fetchone())
+            try:
+                yield known
+            finally:
+                self._thread.known = None
 
     @contextmanager
     def unlimited(self) -> Iterator[Connection]:
@@ -255,13 +304,14 @@ class PostgresDatabase:
         self._pool.close()
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
+    def _transaction(self, begin: str) -> Iterator[Any]:
+        """A transaction; yields the cursor of the statements that begin it."""
         with self.connection() as connection, self._pin(connection):
             try:
-                connection.execute(begin)
+                cursor = connection.execute(begin, prepare=False)
                 if connection.seconds is None:
                     connection.execute("SET LOCAL statement_timeout = 0")
-                yield
+                yield cursor
                 connection.execute("COMMIT")
             except BaseException:
                 # The first error is the one to report; without its connection a transaction is rolled back anyway.
@@ -307,6 +357,8 @@ class PostgresDatabase:
 
     def _check(self, connection: Connection) -> None:
         """Whether the server still answers; it need not wait for anything to do so."""
+        if connection.is_there():
+            return
         limit, connection.seconds = connection.seconds, self._timeout_seconds
         ConnectionPool.check_connection(connection)
         connection.seconds = limit
@@ -368,6 +420,12 @@ class PostgresDatabase:
                 "store.schema and remove them."
             )
         return _unreachable(self._server, text)
+
+
+def log_statement(sql: object) -> None:
+    """Log a statement on one line."""
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("[postgres] %s", " ".join(str(sql).split())[:STATEMENT_CHARACTERS] or "are you there?")
 
 
 @functools.lru_cache(maxsize=512)

@@ -40,10 +40,10 @@ _COUNTED = ("documents", "sections", "passages", "words")
 Totals = dict[tuple[int, int], Counter[str]]
 """(collection, dimension) → how many more there are of what is counted."""
 
-_SELECT_DOCUMENT = f"""
-    SELECT {names(STATE_COLUMNS, "f")}, {names(READ_COLUMNS, "d")}
-    FROM annai_documents d JOIN annai_files f ON f.id = d.id JOIN annai_collections c ON c.id = f.collection_id
-    WHERE c.name = %s AND f.path = %s
+_SELECT_DOCUMENTS = f"""
+    SELECT c.name, {names(STATE_COLUMNS, "f")}, {names(READ_COLUMNS, "d")}
+    FROM unnest(%s::text[], %s::text[]) AS w (name, path) JOIN annai_collections c ON c.name = w.name
+    JOIN annai_files f ON f.collection_id = c.id AND f.path = w.path JOIN annai_documents d ON d.id = f.id
 """
 _SELECT_SECTIONS = select_sections("annai_", "annai_requests")
 
@@ -67,9 +67,14 @@ class Documents:
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""
-        row = self._database.row(_SELECT_DOCUMENT, (collection, escape(path)))
+        return self.documents_at([(collection, path)]).get((collection, path))
+
+    def documents_at(self, addresses: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Document]:
+        """The documents of collections and paths."""
+        wanted = {(name, escape(path)): (name, path) for name, path in addresses}
+        rows = self._database.rows(_SELECT_DOCUMENTS, tuple([key[part] for key in wanted] for part in (0, 1)))
         state = len(STATE_COLUMNS)
-        return read_document(collection, row[:state], row[state:]) if row else None
+        return {wanted[name, row[0]]: read_document(name, row[:state], row[state:]) for name, *row in rows}
 
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document."""

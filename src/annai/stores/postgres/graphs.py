@@ -1,5 +1,6 @@
 """When do vectors in PostgreSQL get an HNSW index? When they are many, and most of those to come are there."""
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -8,6 +9,8 @@ from psycopg import errors
 from annai.settings import StoreSettings
 from annai.stores.postgres.database import PostgresDatabase, clean_up
 from annai.stores.postgres.upgrade import Connection
+
+logger = logging.getLogger(__name__)
 
 INDEX_FROM = 10_000
 """From this many passages of one dimension on they get a graph; fewer are compared one by one, exactly."""
@@ -43,6 +46,16 @@ _DUE = """
 """
 """The graphs that there should be: for a dimension, and for a collection (NULL: for all of them)."""
 
+_OTHERS = """
+    SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+    WHERE i.indrelid = 'annai_vectors'::regclass AND i.indisvalid AND c.relname LIKE 'annai\\_hnsw\\_%%'
+    AND NOT c.reloptions @> %s
+"""
+"""The graphs that were built with other settings than these."""
+
+_REPLACEMENT = "annai_replacement_"
+"""Begins the name of a graph that is to take the place of another, or that another took the place of."""
+
 _SET_TO_BUILD = ("maintenance_work_mem", "max_parallel_maintenance_workers")
 
 
@@ -77,9 +90,21 @@ class Graphs:
             ):
                 continue
             if self._waiting() <= MAX_WAITING_SHARE * documents:
-                _build(self._database, self._settings, name, passages, dimension, collection)
+                _build(self._database, self._settings, name, passages)
             else:
                 self._asked[name] = passages
+
+    def rebuild(self) -> None:
+        """Build the graphs again that were built with other settings; searches use the old ones until then."""
+        settings = self._settings
+        wanted = [f"m={settings.hnsw_m}", f"ef_construction={settings.hnsw_construction_ef}"]
+        due = {
+            graph_name(dimension, collection): passages
+            for dimension, collection, passages, _ in self._database.rows(_DUE, (INDEX_FROM, INDEX_FROM, MAX_OWN_SHARE))
+        }
+        for (name,) in self._database.rows(_OTHERS, (wanted,)):
+            logger.warning("building the graph %s again, with %s", name, " and ".join(wanted))
+            _build(self._database, settings, name, due.get(name, INDEX_FROM), replace=True)
 
     def _drop_abandoned(self) -> None:
         """Drop the graphs of collections that are gone."""
@@ -88,7 +113,7 @@ class Graphs:
             "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relname LIKE %s",
             (self._database.schema, "annai\\_hnsw\\_%\\_%"),
         ):
-            if int(name.rpartition("_")[2]) not in known:
+            if _parts(name)[1] not in known:
                 with self._database.unlimited() as connection:
                     connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {self._database.schema}.{name}")
 
@@ -98,25 +123,28 @@ def graph_name(dimension: int, collection: int | None = None) -> str:
     return f"annai_hnsw_{dimension}" if collection is None else f"annai_hnsw_{dimension}_{collection}"
 
 
+def _parts(name: str) -> tuple[int, int | None]:
+    """The dimension and the collection, if it is of one, that the name of a graph tells."""
+    dimension, _, collection = name.removeprefix("annai_hnsw_").partition("_")
+    return int(dimension), int(collection) if collection else None
+
+
 def _build(
-    database: PostgresDatabase,
-    settings: StoreSettings,
-    name: str,
-    passages: int,
-    dimension: int,
-    collection: int | None,
+    database: PostgresDatabase, settings: StoreSettings, name: str, passages: int, *, replace: bool = False
 ) -> None:
-    """Build one, unless another process does."""
+    """Build one, unless another process does; to `replace` one, it is built beside it and then takes its name."""
+    dimension, collection = _parts(name)
+    built = name.replace("annai_hnsw_", _REPLACEMENT) if replace else name
     with database.advisory_lock(name.removeprefix("annai_")) as mine, database.unlimited() as connection:
         if not mine:
             return
         kind = f"(vector::{database.vectors}.halfvec({dimension})) {database.vectors}.halfvec_ip_ops"
         only = "" if collection is None else f" AND collection_id = {collection}"
-        create = f"""CREATE INDEX CONCURRENTLY {name} ON {database.schema}.annai_vectors USING hnsw ({kind})
+        create = f"""CREATE INDEX CONCURRENTLY {built} ON {database.schema}.annai_vectors USING hnsw ({kind})
             WITH (m = {settings.hnsw_m}, ef_construction = {settings.hnsw_construction_ef})
             WHERE dimension = {dimension} AND is_passage{only}"""
-        # One that is not valid was cut off while it was built.
-        drop = f"DROP INDEX CONCURRENTLY IF EXISTS {database.schema}.{name}"
+        # One that is there was cut off while it was built, or before it was dropped.
+        drop = f"DROP INDEX CONCURRENTLY IF EXISTS {database.schema}.{built}"
         with _memory(database, connection, passages * (2 * dimension + LINK_BYTES * settings.hnsw_m + NODE_BYTES)):
             try:
                 connection.execute(drop)
@@ -128,6 +156,10 @@ def _build(
                 connection.execute("SET max_parallel_maintenance_workers = 0")
                 connection.execute(drop)
                 connection.execute(create)
+        if replace:
+            renames = ((name, f"{built}_old"), (built, name), (f"{built}_old", built))
+            connection.execute("; ".join(f"ALTER INDEX {database.schema}.{a} RENAME TO {b}" for a, b in renames))
+            connection.execute(drop)
 
 
 @contextmanager

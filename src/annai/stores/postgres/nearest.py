@@ -4,13 +4,14 @@ Where a search is restricted to a small part of what a graph covers, most of wha
 so the passages of that part are compared instead, by the index that leads to them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from annai.answers import Where
 from annai.settings import StoreSettings
 from annai.stores.base import Vectors
 from annai.stores.postgres.database import PostgresDatabase
 from annai.stores.postgres.graphs import INDEX_FROM, graph_name
+from annai.stores.postgres.overview import Overview
 from annai.stores.postgres.rows import text_vector, where_clause
 
 SEARCH_FACTOR, MAX_SEARCH = 2, 1_000
@@ -30,21 +31,15 @@ class Nearest:
         self._database = database
         self._settings = settings
 
-    def find(self, vector: Vectors, count: int, where: Where, collections: Sequence[int]) -> list[tuple[int, float]]:
-        """The keys of the nearest passages of these collections with their cosines, best first."""
-        passages: dict[int, int] = dict(
-            self._database.rows(
-                """SELECT collection_id, sum(passages)::bigint FROM annai_counters WHERE dimension = %s GROUP BY 1
-                HAVING sum(passages) > 0""",
-                (len(vector),),
-            )
-        )
-        chosen = [number for number in collections if number in passages]
+    def find(self, vector: Vectors, count: int, where: Where, overview: Overview) -> list[tuple[int, float]]:
+        """The keys of the nearest passages with their cosines, best first."""
+        passages = overview.passages_of(len(vector))
+        chosen = [number for number in overview.numbers(where) if number in passages]
         if not chosen:
             return []
         is_restricted = bool(where_clause(where, "", None)[0])
         clause, values = where_clause(where, "v.document_id", chosen) if is_restricted else ("", [])
-        condition = self._graph_condition(len(vector), passages, chosen)
+        condition = _graph_condition(len(vector), passages, chosen, overview.graphs)
         if condition is None or (is_restricted and self._are_few(len(vector), where, chosen)):
             return self._compare(vector, count, chosen, clause, values)
         rows = self._search(vector, count, condition, clause, values)
@@ -52,24 +47,6 @@ class Nearest:
             # The graph gave up before it found enough that the restriction lets through.
             return self._compare(vector, count, chosen, clause, values)
         return rows
-
-    def _graph_condition(self, dimension: int, passages: Mapping[int, int], chosen: Sequence[int]) -> str | None:
-        """What a statement says of collections for a graph to answer it; None if none is worth it."""
-        own, everything = sum(passages[number] for number in chosen), sum(passages.values())
-        if own < INDEX_FROM:
-            return None
-        if own == everything:
-            return "" if self._has_graph(graph_name(dimension)) else None
-        if len(chosen) == 1 and self._has_graph(graph_name(dimension, chosen[0])):
-            return f"AND v.collection_id = {chosen[0]}"
-        if own >= MIN_GRAPH_SHARE * everything and self._has_graph(graph_name(dimension)):
-            # Not as a number alone, which a graph of one collection would answer too.
-            return f"AND v.collection_id = ANY(ARRAY[{', '.join(map(str, chosen))}])"
-        return None
-
-    def _has_graph(self, name: str) -> bool:
-        sql = "SELECT indisvalid::int FROM pg_index WHERE indexrelid = to_regclass(%s)"
-        return bool(self._database.number(sql, (f"{self._database.schema}.{name}",)))
 
     def _are_few(self, dimension: int, where: Where, collections: Sequence[int]) -> bool:
         """Whether a restriction lets so few passages through that they are better compared one by one."""
@@ -82,10 +59,9 @@ class Nearest:
     ) -> list[tuple[int, float]]:
         """By a graph: it is chosen by the conditions, which are those that it was built with."""
         ef = min(max(self._settings.hnsw_search_ef, SEARCH_FACTOR * count), MAX_SEARCH)
-        self._database.rows(f"SET LOCAL hnsw.ef_search = {ef}")
-        self._database.rows("SET LOCAL hnsw.iterative_scan = strict_order")
         score, text = self._score(len(vector)), text_vector(vector)
-        return self._database.rows(
+        return self._database.rows_with(
+            {"hnsw.ef_search": ef, "hnsw.iterative_scan": "strict_order"},
             f"""SELECT v.section_id, -({score}) FROM annai_vectors v
             WHERE v.dimension = {len(vector)} AND v.is_passage {condition} {clause} ORDER BY {score} LIMIT {count}""",
             (text, *values, text),
@@ -107,3 +83,20 @@ class Nearest:
         """The expression that is smallest for the nearest."""
         kind = f"{self._database.vectors}.halfvec({dimension})"
         return f"v.vector::{kind} OPERATOR({self._database.vectors}.<#>) %s::{kind}"
+
+
+def _graph_condition(
+    dimension: int, passages: Mapping[int, int], chosen: Sequence[int], graphs: Collection[str]
+) -> str | None:
+    """What a statement says of collections for one of the graphs to answer it; None if none is worth it."""
+    own, everything = sum(passages[number] for number in chosen), sum(passages.values())
+    if own < INDEX_FROM:
+        return None
+    if own == everything:
+        return "" if graph_name(dimension) in graphs else None
+    if len(chosen) == 1 and graph_name(dimension, chosen[0]) in graphs:
+        return f"AND v.collection_id = {chosen[0]}"
+    if own >= MIN_GRAPH_SHARE * everything and graph_name(dimension) in graphs:
+        # Not as a number alone, which a graph of one collection would answer too.
+        return f"AND v.collection_id = ANY(ARRAY[{', '.join(map(str, chosen))}])"
+    return None

@@ -6,6 +6,7 @@ were deleted stay in the lists, named by `annai_tombstones`, until `compact` dro
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,15 @@ COMPACT_WORDS = 2_000
 
 _LAST_CHARACTER = "\U0010ffff"
 _SELECT_LISTS = "SELECT word, list FROM annai_postings WHERE word = ANY(%s)"
+_SIZES = "SELECT word, sum(octet_length(list))::bigint AS size FROM annai_postings WHERE word = ANY(%s)"
+_SELECT_RAREST = f"""
+    WITH sizes AS MATERIALIZED ({_SIZES} GROUP BY word),
+    ranked AS (SELECT word, size, sum(size) OVER rarest AS total, row_number() OVER rarest AS rank FROM sizes
+        WINDOW rarest AS (ORDER BY size, word))
+    SELECT r.word, r.size, p.list FROM ranked r
+    LEFT JOIN annai_postings p ON p.word = r.word AND (r.total <= %s OR r.rank = 1)
+"""
+"""Each word with the bytes of its lists, and the lists of the rarest words that have so many bytes together."""
 _LOCK = "SELECT pg_try_advisory_xact_lock(hashtext(%s))::int"
 
 Keys = NDArray[np.int64]
@@ -125,10 +135,10 @@ def compact(database: PostgresDatabase, *, always: bool = False) -> None:
 
 
 def score(
-    database: PostgresDatabase, words: Mapping[str, float], fields: FieldWeights
+    database: PostgresDatabase, counts: "Counts", words: Mapping[str, float], fields: FieldWeights
 ) -> tuple[Keys, NDArray[np.float64]]:
     """The keys of the passages that hold any of the words, ascending, with their shares of the best score."""
-    matches = [*_matches(database, words, fields)]
+    matches = [*_matches(database, counts, words, fields)]
     ends = [int(end) for word in matches if len(word.positions) for end in (word.positions.min(), word.positions.max())]
     if not ends:
         return np.zeros(0, np.int64), np.zeros(0)
@@ -145,11 +155,11 @@ def score(
     return keys[positions], shares
 
 
-def holding(database: PostgresDatabase, words: Sequence[str]) -> dict[str, int]:
+def holding(database: PostgresDatabase, tombstones: "Tombstones", words: Sequence[str]) -> dict[str, int]:
     """How many passages the list of each word names, without those that were deleted."""
     plain = {escape(word): word for word in words}
-    counts = {word: size // POSTING.itemsize for word, size in _sizes(database, [*plain]).items()}
-    tombstones = _read_tombstones(database)
+    sizes: dict[str, int] = dict(database.rows(f"{_SIZES} GROUP BY word", ([*plain],)))
+    counts = {word: size // POSTING.itemsize for word, size in sizes.items()}
     # Only these lists can be full of deleted passages.
     short = [word for word, count in counts.items() if count <= tombstones.count]
     if short:
@@ -176,7 +186,7 @@ def bury(database: PostgresDatabase, keys: Keys) -> None:
     )
 
 
-class _Tombstones:
+class Tombstones:
     """Which passages were deleted, as ranges of keys."""
 
     def __init__(self, rows: Sequence[tuple[int, ...]]) -> None:
@@ -199,24 +209,31 @@ class _Tombstones:
         return np.asarray(postings[(before < 0) | (keys >= self._ends[before])])
 
 
-def _read_tombstones(database: PostgresDatabase) -> _Tombstones:
-    return _Tombstones(database.rows("SELECT first_section, section_count FROM annai_tombstones"))
+class Counts(NamedTuple):
+    """What a score is measured by: how much there is in all, and what of it was deleted."""
+
+    passages: int
+    words: int
+    tombstones: Tombstones
+
+
+def _read_tombstones(database: PostgresDatabase) -> Tombstones:
+    return Tombstones(database.rows("SELECT first_section, section_count FROM annai_tombstones"))
 
 
 def _keys(postings: NDArray[np.void]) -> Keys:
     return np.asarray(postings["low"].astype(np.int64) | (postings["high"].astype(np.int64) << 32))
 
 
-def _matches(database: PostgresDatabase, words: Mapping[str, float], fields: FieldWeights) -> Iterator[Matches]:
+def _matches(
+    database: PostgresDatabase, counts: Counts, words: Mapping[str, float], fields: FieldWeights
+) -> Iterator[Matches]:
     """The passages that hold each word; their positions are their keys."""
-    passages, total_words = database.rows(
-        "SELECT coalesce(sum(passages), 0)::bigint, coalesce(sum(words), 0)::bigint FROM annai_counters"
-    )[0]
-    average = bm25.average_length(total_words, passages)
-    tombstones, weights = _read_tombstones(database), bm25.weights_of(fields)
+    passages, weights = counts.passages, bm25.weights_of(fields)
+    average = bm25.average_length(counts.words, passages)
     lists, left_out = _lists(database, words)
     for word, weight in words.items():
-        postings = tombstones.filter(np.frombuffer(lists.get(word, b""), POSTING))
+        postings = counts.tombstones.filter(np.frombuffer(lists.get(word, b""), POSTING))
         keys: NDArray[np.integer] = _keys(postings)
         lengths, frequencies = postings["length"], bm25.weighted_frequencies(postings, weights)
         if is_prefix(word):
@@ -233,36 +250,22 @@ def _lists(database: PostgresDatabase, words: Mapping[str, float]) -> tuple[dict
     Also, how many passages hold each of the words that are too common to be read.
     """
     plain = {escape(word): word for word in words if not is_prefix(word)}
-    sizes = _sizes(database, [*plain])
+    parts: dict[str, list[bytes]] = {}
+    left_out: dict[str, int] = {}
     room = MAX_POSTINGS * POSTING.itemsize
-    chosen: list[str] = []
-    for word, size in sorted(sizes.items(), key=lambda item: item[1]):
-        if size > room and chosen:
-            break
-        chosen.append(word)
-        room -= size
-    lists: dict[str, bytes] = {}
-    for word, part in database.rows(_SELECT_LISTS, (chosen,), binary=True):
-        lists[plain[word]] = lists.get(plain[word], b"") + part
+    for word, size, part in database.rows(_SELECT_RAREST, ([*plain], room), binary=True) if plain else ():
+        if part is None:
+            left_out[plain[word]] = size // POSTING.itemsize
+        else:
+            parts.setdefault(plain[word], []).append(part)
     for word in filter(is_prefix, words):
         rows = database.rows(
             "SELECT list FROM annai_postings WHERE word >= %s AND word < %s",
             (word, word + _LAST_CHARACTER),
             binary=True,
         )
-        lists[word] = b"".join(part for (part,) in rows)
-    left_out = {plain[word]: size // POSTING.itemsize for word, size in sizes.items() if word not in {*chosen}}
-    return lists, left_out
-
-
-def _sizes(database: PostgresDatabase, words: Sequence[str]) -> dict[str, int]:
-    """The bytes of each word's list."""
-    return dict(
-        database.rows(
-            "SELECT word, sum(octet_length(list))::bigint FROM annai_postings WHERE word = ANY(%s) GROUP BY word",
-            ([*words],),
-        )
-    )
+        parts[word] = [part for (part,) in rows]
+    return {word: b"".join(found) for word, found in parts.items()}, left_out
 
 
 def _delete_segments(database: PostgresDatabase, segments: Sequence[int]) -> None:

@@ -136,6 +136,8 @@ class PostgresRequests(Requests):
 
     def due(self, collections: Sequence[str] | None = None) -> int:
         """Called before every search, so it reads only what is pending or processing."""
+        if collections is not None and not collections:
+            return 0
         return self._database.number(
             f"""SELECT count(*) FROM annai_requests WHERE status IN ('pending', 'processing')
             AND (status = 'processing' OR {_IS_DUE})

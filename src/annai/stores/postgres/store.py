@@ -16,9 +16,9 @@ from annai.stores.postgres.documents import Documents
 from annai.stores.postgres.graphs import Graphs
 from annai.stores.postgres.metadata import count_fields, read_metadata
 from annai.stores.postgres.nearest import Nearest
-from annai.stores.postgres.postings import bury, compact, holding, merge, score, word_counts
+from annai.stores.postgres.overview import reading
+from annai.stores.postgres.postings import Counts, bury, compact, holding, merge, score, word_counts
 from annai.stores.postgres.requests import PostgresRequests
-from annai.stores.postgres.rows import where_clause
 from annai.stores.scores import top_scores
 from annai.text.fields import FieldWeights
 from annai.types import Collection, Document, FileState, ListedDocument, MetadataField, Statistics, StoredSection
@@ -78,6 +78,10 @@ class PostgresStore(Store):
         """The document, or None."""
         return self._documents.document(collection, path)
 
+    def documents_at(self, addresses: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Document]:
+        """All of them in one statement."""
+        return self._documents.documents_at(addresses)
+
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document."""
         return self._documents.sections(collection, path)
@@ -93,7 +97,7 @@ class PostgresStore(Store):
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """One read transaction."""
-        with self._database.reading():
+        with reading(self._database):
             yield
 
     def save_collection(self, collection: Collection) -> None:
@@ -176,20 +180,18 @@ class PostgresStore(Store):
 
     def nearest(self, vector: Vectors, limit: int, where: Where) -> list[Scored]:
         """By HNSW where the passages are many, else one by one."""
-        with self._database.reading():
-            numbers = self._numbers(where)
-            if not numbers:
-                return []
-            rows = self._nearest.find(vector, limit + TIES, where, numbers)
+        with reading(self._database) as overview:
+            rows = self._nearest.find(vector, limit + TIES, where, overview)
         return sorted((Scored(key, value) for key, value in rows), key=lambda each: (-each.score, each.key))[:limit]
 
     def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
         """Add up each word's list of passages, and check the best against the restriction."""
-        with self._database.reading():
-            clause, values = self._restriction(where, "f.id")
+        with reading(self._database) as overview:
+            clause, values = overview.restriction(where, "f.id")
             if clause is None:
                 return []
-            keys, shares = score(self._database, words, fields)
+            counts = Counts(overview.passages, overview.words, overview.tombstones)
+            keys, shares = score(self._database, counts, words, fields)
             if not clause:
                 return top_scores(keys, shares, limit)
             count = limit
@@ -208,8 +210,8 @@ class PostgresStore(Store):
 
     def holding(self, words: Sequence[str]) -> dict[str, int]:
         """From the lengths of the words' lists, and from those lists that may be full of deleted passages."""
-        with self._database.reading():
-            return holding(self._database, words)
+        with reading(self._database) as overview:
+            return holding(self._database, overview.tombstones, words)
 
     def dimension(self, collection: str) -> int:
         """Of any of its documents."""
@@ -225,7 +227,7 @@ class PostgresStore(Store):
 
     def inventory(self) -> Inventory:
         """From the tables themselves."""
-        with self._database.unlimited(), self._database.reading():
+        with self._database.unlimited(), reading(self._database):
             passages, words = word_counts(self._database)
             return Inventory(self._documents.section_keys(), self._documents.vector_keys(), passages, words)
 
@@ -244,6 +246,10 @@ class PostgresStore(Store):
         self._graphs.build()
         self._database.vacuum()
 
+    def apply_settings(self) -> None:
+        """Build the graphs again that have other settings."""
+        self._graphs.rebuild()
+
     def close(self) -> None:
         """Close every connection."""
         self._requests.close()
@@ -252,19 +258,6 @@ class PostgresStore(Store):
     def _empty_collection(self, number: int) -> None:
         self._documents.delete(self._collections.delete_files(number))
         self._documents.delete_counters(number)
-
-    def _numbers(self, where: Where) -> list[int]:
-        """The numbers of the collections that are looked at."""
-        known = self._collections.numbers()
-        return [number for name, number in known.items() if not where.collections or name in where.collections]
-
-    def _restriction(self, where: Where, document: str) -> tuple[str | None, list[object]]:
-        """What a statement adds to look only at these documents: "" if at all, None if at none."""
-        named = self._numbers(where)
-        if not named:
-            return None, []
-        counted = {number for (number,) in self._database.rows("SELECT DISTINCT collection_id FROM annai_counters")}
-        return where_clause(where, document, named if counted - {*named} else None)
 
     def _tidy(self, dimension: int = 0, *, deleted: bool = True) -> None:
         """After a write: merge small lists, drop deleted passages from them, and build graphs that are due."""

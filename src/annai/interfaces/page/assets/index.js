@@ -55,8 +55,11 @@ byId("add-collection").addEventListener("submit", (event) => {
 });
 
 async function load() {
-  const [status, queue] = await Promise.all([call("get_status"), call("get_requests", { limit: QUEUE_LINES })]);
-  drawCollections(status.collections);
+  const [project, status, queue] = await Promise.all([call("get_project"), call("get_status"), call("get_requests", { limit: QUEUE_LINES })]);
+  // Only what the token allows is offered.
+  byId("reindex").hidden = project.read_only;
+  byId("adding").hidden = !project.can_add;
+  drawCollections(status.collections, project.read_only);
   drawTrouble(status.collections);
   drawQueue(queue);
   drawAbout(status);
@@ -74,9 +77,9 @@ function fill(table, rows) {
 
 const cell = (text, className = "") => element("td", { className }, text);
 
-function drawCollections(collections) {
+function drawCollections(collections, isReadOnly) {
   fill("collections", collections.map(({ collection, statistics }) => {
-    const box = element("input", { type: "checkbox", checked: collection.enabled, "aria-label": say("enable", { name: collection.name }) });
+    const box = element("input", { type: "checkbox", checked: collection.enabled, disabled: isReadOnly, "aria-label": say("enable", { name: collection.name }) });
     box.addEventListener("change", () => attempt(async () => {
       await call(box.checked ? "enable_collection" : "disable_collection", { name: collection.name });
     }));
