@@ -6,14 +6,15 @@ from pathlib import Path
 import apsw
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from annai.stores.rows import read_halves
-from annai.stores.sqlite import postings
+from annai.stores.sqlite import kept_vectors, postings
 from annai.stores.sqlite.database import Database
 from annai.stores.sqlite.passage_table import PassageTable
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection
-from tests.stores.test_contract import DESCRIBED, described, indexed
+from tests.stores.test_contract import DESCRIBED, DIMENSION, described, indexed
 
 
 def test_the_error_that_ended_a_transaction_is_the_one_that_is_raised(tmp_path: Path) -> None:
@@ -105,3 +106,31 @@ def test_passages_that_are_read_while_others_are_written_are_of_one_state(tmp_pa
         for thread in threads:
             thread.join()
     assert problems == []
+
+
+def test_vectors_that_are_kept_are_those_of_the_file_and_of_nothing_that_was_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        kept_vectors, "MAX_BYTES", 3 * 2 * DIMENSION
+    )  # places for three vectors, so that they take turns
+    path, other = tmp_path / "index.sqlite", tmp_path / "other.sqlite"
+
+    def write(file: Path, first: int) -> list[NDArray[np.float32]]:
+        with SqliteStore(file) as store:
+            store.save_collection(Collection("a", Path("/a")))
+            store.write("a", [indexed(f"{number}.md", "apple", seed=first + number) for number in range(5)])
+            return [*store.vectors(range(1, 6), DIMENSION)]
+
+    expected, of_other = write(path, 0), write(other, 10)
+    with SqliteStore(path) as store:
+        for keys in ([1, 2, 3], [3, 4, 5], [1, 2, 3, 4, 5], [5, 1], [1]):
+            np.testing.assert_array_equal(store.vectors(keys, DIMENSION), [expected[key - 1] for key in keys])
+        database = store._database
+        database.rows("BEGIN")
+        database.rows("UPDATE vectors SET vector = zeroblob(length(vector))")
+        assert not store.vectors([1, 2], DIMENSION).any()
+        database.rows("ROLLBACK")
+        np.testing.assert_array_equal(store.vectors([1, 2], DIMENSION), expected[:2])
+        other.replace(path)
+        np.testing.assert_array_equal(store.vectors([1, 2], DIMENSION), of_other[:2])

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.embedders.static import StaticEmbedder
+from annai.embedders.static import StaticEmbedder, vector_lengths
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -69,15 +69,11 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     tokens = _PassageTokens(packed)
     if not len(query_tokens) or not len(tokens.distinct):
         return None
-    vectors, scales = embedder.unscaled_vectors(tokens.distinct)
-    lengths = _lengths(vectors)
-    query_lengths = _lengths(query_vectors)
-    similarity = vectors @ (query_vectors / query_lengths[:, None]).T
-    similarity /= lengths[:, None]
+    query_lengths = vector_lengths(query_vectors)
+    similarity, lengths = embedder.token_cosines(tokens.distinct, query_vectors / query_lengths[:, None])
     # Two steps take a quarter of the time of np.clip.
     np.maximum(similarity, 0, out=similarity)
     np.minimum(similarity, 1, out=similarity)
-    lengths *= scales
 
     weights = query_lengths * tokens.rarity(query_tokens)
     weights /= max(float(weights.sum()), 1e-9)
@@ -97,7 +93,9 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     place = ((best - starts) / (last + 1 - starts)).astype(np.float32)
     own_weights = query_lengths**2 / max(float((query_lengths**2).sum()), 1e-9)
     coverage = np.maximum.reduceat(_weighted_sums(windows, own_weights), starts)
-    title = tokens.title_coverage(similarity.max(axis=1), lengths * tokens.rarity(tokens.distinct))
+    # The highest of each row, in a fifth of the time that rows of a few numbers take.
+    highest = np.ascontiguousarray(similarity.T).max(axis=0)
+    title = tokens.title_coverage(highest, lengths * tokens.rarity(tokens.distinct))
     about = np.minimum(title, _weighted_sums(tokens.best_in_title(similarity), own_weights))
     return Closeness(passage, window, title, coverage, about, place, len(query_tokens))
 
@@ -107,11 +105,16 @@ class _PassageTokens:
 
     def __init__(self, packed: Sequence[bytes]) -> None:
         self._count = len(packed)
-        arrays = [np.frombuffer(each, "<u2") for each in packed]
-        self._title_lengths = np.array([each[0] for each in arrays], np.int64)
-        self._label_lengths = np.array([each[1] for each in arrays], np.int64) + self._title_lengths
-        self._lengths = np.array([len(each) - 2 for each in arrays], np.int64)
-        ids = np.concatenate([each[2:] for each in arrays])
+        values = np.frombuffer(b"".join(packed), "<u2")
+        sizes = np.array([len(each) // 2 for each in packed], np.int64)
+        starts = np.cumsum(sizes) - sizes
+        # Two numbers before the tokens of each: how many are of the title, and how many of the other labels.
+        is_token = np.ones(len(values), bool)
+        is_token[starts] = is_token[starts + 1] = False
+        self._title_lengths = values[starts].astype(np.int64)
+        self._label_lengths = values[starts + 1] + self._title_lengths
+        self._lengths = sizes - 2
+        ids = values[is_token]
         is_present = np.zeros(_TOKEN_ID_LIMIT, bool)
         is_present[ids] = True
         self.distinct: Integers = np.flatnonzero(is_present)
@@ -176,7 +179,7 @@ class _PassageTokens:
 def _heaviest_tokens(embedder: StaticEmbedder, token_ids: NDArray[np.uint16]) -> tuple[Integers, Floats]:
     """The tokens with the longest vectors, and these vectors."""
     vectors = embedder.token_vectors(token_ids)
-    heaviest = np.argsort(-_lengths(vectors), kind="stable")[:MAX_QUERY_TOKENS]
+    heaviest = np.argsort(-vector_lengths(vectors), kind="stable")[:MAX_QUERY_TOKENS]
     return token_ids[heaviest].astype(np.int64), vectors[heaviest]
 
 
@@ -184,8 +187,3 @@ def _weighted_sums(similarity: Floats, weights: Floats) -> Floats:
     """Sums by weight; not with BLAS, which was once seen to warn of invalid values where all were finite."""
     sums: Floats = np.einsum("ij,j->i", similarity, weights)
     return sums
-
-
-def _lengths(vectors: Floats) -> Floats:
-    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    return lengths.clip(1e-9)

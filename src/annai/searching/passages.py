@@ -136,7 +136,7 @@ def _find_scored(
         # By path, so that what scores alike comes in the same order however often it was indexed.
         stored = sorted(store.lookup([*found]).values(), key=lambda each: (each.collection, each.path, each.key))
         scored = _score_passages(store, meant, stored, vector, similarity, keywords, is_contextual=is_contextual)
-    return sorted(scored, key=lambda each: (-each.score, each.stored.collection, each.stored.path, each.stored.key))
+    return sorted(scored, key=lambda each: -each.score)
 
 
 def _score_passages(

@@ -22,6 +22,7 @@ element. The score that people see is another one: how sure the answer is (`conf
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,8 +144,9 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
     own = candidates.similarity + KEYWORD_WEIGHT * candidates.keywords + PHRASE_WEIGHT * candidates.phrases
     own += LENGTH_WEIGHT * np.log1p(np.minimum(candidates.tokens, MAX_LENGTH))
     gaps = np.maximum.reduceat(own, starts)[candidates.document] - own
-    best = np.lexsort((gaps, candidates.document))[starts]
-    parts = _first_stage(candidates, starts, gaps)
+    order = np.lexsort((gaps, candidates.document))
+    best = order[starts]
+    parts = _first_stage(candidates, starts, order)
     max_score = 1 + DOCUMENT_WEIGHT + KEYWORD_WEIGHT + NEXT_PASSAGE_WEIGHT
     if candidates.is_contextual:
         highest = max(candidates.similarity.max(), candidates.document_similarity.max())
@@ -269,12 +271,15 @@ def _leading(document_scores: Floats) -> Rows:
     return np.argsort(-document_scores, kind="stable")[:MAX_COMPARED_DOCUMENTS]
 
 
-def _first_stage(candidates: Candidates, starts: Rows, gaps: Floats) -> dict[str, Floats]:
-    """The parts of the documents' scores before anything is compared token by token."""
+def _first_stage(candidates: Candidates, starts: Rows, order: Rows) -> dict[str, Floats]:
+    """The parts of the documents' scores before anything is compared token by token.
+
+    `order` has the rows of each document's passages, the best first.
+    """
     similarity = np.maximum.reduceat(candidates.similarity, starts)
     document = DOCUMENT_WEIGHT * candidates.document_similarity[starts]
     keywords = np.maximum.reduceat(candidates.keywords, starts)
-    next_keywords = _next_passage_keywords(candidates, starts, gaps)
+    next_keywords = _next_passage_keywords(candidates, starts, order)
     is_other_script = candidates.is_other_script[starts]
     # Where a phrase was found literally, scripts do not matter: no words are missing.
     if is_other_script.any() and not candidates.phrases.any():
@@ -294,9 +299,8 @@ def _first_stage(candidates: Candidates, starts: Rows, gaps: Floats) -> dict[str
     }
 
 
-def _next_passage_keywords(candidates: Candidates, starts: Rows, gaps: Floats) -> Floats:
+def _next_passage_keywords(candidates: Candidates, starts: Rows, order: Rows) -> Floats:
     """The share of words that each document's second best passage holds; a whole document counts as its own second."""
-    order = np.lexsort((gaps, candidates.document))
     counts = np.diff(np.append(starts, len(order)))
     second = candidates.keywords[order[np.minimum(starts + 1, len(order) - 1)]]
     only = np.where(candidates.is_whole_document[starts], candidates.keywords[starts], 0.0)
@@ -304,5 +308,4 @@ def _next_passage_keywords(candidates: Candidates, starts: Rows, gaps: Floats) -
 
 
 def _sum(parts: Mapping[str, Floats]) -> Floats:
-    total: Floats = np.sum([*parts.values()], axis=0)
-    return total
+    return reduce(np.add, parts.values())

@@ -90,9 +90,11 @@ def fold_into_sections(
     for passage in passages:
         stored = passage.stored
         if not depths:
-            # A piece has the number of its leaf.
-            piece = stored.section.piece if _stands_alone(stored.section) else 0
-            best.setdefault((stored.root_key, stored.section.number, piece), SectionMatch(stored.section, passage))
+            # A piece has the number of its leaf; one of a whole document has none.
+            section = stored.section
+            key = (stored.root_key, section.number, 0 if section.number else section.piece)
+            if key not in best:
+                best[key] = SectionMatch(section, passage)
             continue
         if stored.root_key not in trees:
             trees[stored.root_key] = store.sections(stored.collection, stored.path)
@@ -109,12 +111,12 @@ def group_by_document(matches: Sequence[SectionMatch], per_document: int) -> lis
     counts: Counter[int] = Counter()
     for match in matches:
         root = match.passage.stored.root_key
-        best = first.setdefault(root, Result(match, []))
         counts[root] += 1
-        if not per_document or counts[root] <= per_document:
-            results.append(best if best.match is match else Result(match, []))
-        else:
-            best.others.append(match)
+        if per_document and counts[root] > per_document:
+            first[root].others.append(match)
+            continue
+        results.append(Result(match, []))
+        first.setdefault(root, results[-1])
     return results
 
 

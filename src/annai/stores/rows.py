@@ -63,8 +63,11 @@ def overwrite(columns: Iterable[str]) -> str:
     return ", ".join(f"{column} = excluded.{column}" for column in columns)
 
 
-def select_sections(prefix: str, requests: str) -> str:
-    """The statement that reads what `read_section` needs, without a condition; `prefix` begins the tables' names."""
+def select_sections(prefix: str, requests: str, sections: str = "") -> str:
+    """The statement that reads what `read_section` needs, without a condition; `prefix` begins the tables' names.
+
+    `sections` are the rows `s` that it reads, if not all of them.
+    """
     return f"""
         SELECT s.id, d.first_section, c.name, f.path, d.title, d.japanese, f.problem_kind, f.problem_reason,
         s.ordinal, s.parent, s.depth, s.heading, s.heading_path, s.number, s.start_position, s.end_position,
@@ -72,7 +75,7 @@ def select_sections(prefix: str, requests: str) -> str:
         EXISTS (SELECT 1 FROM {requests} WHERE status IN ('pending', 'processing'))  -- once: seldom any waits
         AND EXISTS (SELECT 1 FROM {requests} r
             WHERE r.collection = c.name AND r.path = f.path AND r.status IN ('pending', 'processing'))
-        FROM {prefix}sections s JOIN {prefix}documents d ON d.id = s.document_id
+        FROM {sections or f"{prefix}sections s"} JOIN {prefix}documents d ON d.id = s.document_id
         JOIN {prefix}files f ON f.id = s.document_id JOIN {prefix}collections c ON c.id = f.collection_id
     """
 

@@ -18,6 +18,7 @@ _MARK = re.compile(r"\][(\[]|[:>}]`|\{\{|://")
 """What every link has."""
 
 _WORD = re.compile(r"[A-Za-z0-9]+|[^\W\dA-Za-z_]")
+_NO_WORD = {code: " " for code in range(128) if not chr(code).isalnum()}
 
 
 def link_share(text: str) -> float:
@@ -29,8 +30,13 @@ def link_share(text: str) -> float:
     def take(match: re.Match[str]) -> str:
         nonlocal linked
         shown = next(filter(None, match.groups()), "")
-        linked += max(len(_WORD.findall(shown)), 1)
+        linked += max(_count_words(shown), 1)
         return " "
 
-    rest = len(_WORD.findall(_LINK.sub(take, _FRAME.sub("\n", f"\n{text}\n"))))
+    rest = _count_words(_LINK.sub(take, _FRAME.sub("\n", f"\n{text}\n")))
     return linked / max(linked + rest, 1)
+
+
+def _count_words(text: str) -> int:
+    # Most texts are ASCII, where this takes a third of the time.
+    return len(text.translate(_NO_WORD).split()) if text.isascii() else len(_WORD.findall(text))

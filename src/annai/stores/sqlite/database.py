@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
+import numpy as np
 
 from annai.config import make_private_file, make_state_folder
 from annai.errors import NewerIndex, NotAnIndex, QueryError, StoreError, StoreFull, StoreReadOnly
@@ -17,10 +18,14 @@ from annai.stores.rows import NOT_TEXT, SQLValue
 from annai.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SELECT_METADATA
 from annai.text.metadata import metadata
 
+if TYPE_CHECKING:
+    Binding = SQLValue | apsw.CArrayBinding
+    """What a statement is given."""
+
 logger = logging.getLogger(__name__)
 
-CACHE_KIB = 8_000
-"""What a connection keeps of the file in memory: a search reads hundreds of rows, many where the last one did."""
+CACHE_KIB = 2_000
+"""What a connection keeps of the file in memory. More is no quicker: what searches read again is kept elsewhere."""
 
 BUSY_TIMEOUT_MS = 30_000
 """How long to wait for another process that is writing."""
@@ -82,13 +87,26 @@ class Database:
         """Which of the files that were opened here the calling thread reads: another number, another file."""
         return self._thread.opening if self.connection else 0
 
-    def rows(self, sql: str, values: Sequence[SQLValue] = ()) -> list[tuple[Any, ...]]:
+    @property
+    def is_writing(self) -> bool:
+        """Whether the calling thread is within a transaction that has written."""
+        return self.connection.txn_state("main") == apsw.SQLITE_TXN_WRITE
+
+    def rows(self, sql: str, values: "Sequence[Binding]" = ()) -> list[tuple[Any, ...]]:
         """Run a statement and return all its rows; the types of their values are the schema's."""
         try:
             return self.connection.execute(sql, values).fetchall()
         except Exception:
             with self._translate_errors():  # Only now: a search runs many statements.
                 raise
+
+    def rows_of(self, keys: Sequence[int], sql: str, values: Sequence[SQLValue] = ()) -> list[tuple[Any, ...]]:
+        """The rows that a statement finds for some keys, which it reads with `carray(?)` as its first value."""
+        if not len(keys):
+            return []
+        # In their order, since neighbours are on the same page.
+        asked = apsw.carray(np.sort(np.array(keys, np.int64)), flags=apsw.SQLITE_CARRAY_INT64)
+        return self.rows(sql, (asked, *values))
 
     def row(self, sql: str, values: Sequence[SQLValue] = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""

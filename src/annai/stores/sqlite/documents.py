@@ -22,6 +22,7 @@ from annai.stores.rows import (
     select_sections,
 )
 from annai.stores.sqlite.database import Database
+from annai.stores.sqlite.kept_vectors import Halves, KeptVectors
 from annai.text.keywords import Keywords
 from annai.text.metadata import metadata
 from annai.types import Document, ListedDocument, MetadataField, Statistics, StoredSection
@@ -32,6 +33,7 @@ _SELECT_DOCUMENT = f"""
     WHERE c.name = ? AND f.path = ?
 """
 _SELECT_SECTIONS = select_sections("", "index_requests")
+_LOOK_UP = select_sections("", "index_requests", "carray(?) asked CROSS JOIN sections s ON s.id = asked.value")
 _SELECT_METADATA, _SELECT_FIELDS = select_metadata("", "?"), select_fields("", "?")
 
 
@@ -52,6 +54,7 @@ class Documents:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._kept: dict[tuple[int, int], KeptVectors] = {}
 
     def listed(self, collection: str, after: str, limit: int | None) -> list[ListedDocument]:
         """The documents in the order of their paths; no text is read."""
@@ -89,23 +92,35 @@ class Documents:
 
     def lookup(self, keys: Sequence[int]) -> dict[int, StoredSection]:
         """Sections by key."""
-        rows = self._database.rows(
-            f"{_SELECT_SECTIONS} WHERE s.id IN (SELECT value FROM json_each(?))", (_json_list(keys),)
-        )
-        return {row[0]: read_section(row) for row in rows}
+        return {row[0]: read_section(row) for row in self._database.rows_of(keys, _LOOK_UP)}
 
     def vectors(self, keys: Sequence[int], dimension: int) -> Vectors:
         """The vectors of sections."""
+        if self._database.is_writing:
+            # What a transaction writes may never be: then its keys are given to others.
+            return read_halves(self._read_vectors(keys, dimension))
+        # Another file has other vectors by the same keys.
+        file = self._database.opening
+        kept = self._kept.get((file, dimension))
+        if kept is None:
+            of_file = {known: each for known, each in self._kept.items() if known[0] == file}
+            kept = KeptVectors(dimension, self._read_vectors)
+            self._kept = {**of_file, (file, dimension): kept}
+        return read_halves(kept.get(np.array(keys, np.int64)))
+
+    def _read_vectors(self, keys: Sequence[int], dimension: int) -> Halves:
         vectors: dict[int, bytes] = dict(
-            self._database.rows(
-                """SELECT section_id, vector FROM vectors
-                WHERE section_id IN (SELECT value FROM json_each(?)) AND length(vector) = ?""",
-                (_json_list(keys), 2 * dimension),
+            self._database.rows_of(
+                keys,
+                """SELECT section_id, vector FROM carray(?) asked CROSS JOIN vectors ON section_id = asked.value
+                WHERE length(vector) = ?""",
+                (2 * dimension,),
             )
         )
-        zeros = bytes(2 * dimension)
-        raw = b"".join(vectors.get(key, zeros) for key in keys)
-        return read_halves(np.frombuffer(raw, "<i2")).reshape(len(keys), dimension)
+        if len(vectors) < len(keys):
+            vectors = dict.fromkeys(keys, bytes(2 * dimension)) | vectors
+        raw = b"".join(map(vectors.__getitem__, keys))
+        return np.frombuffer(raw, "<i2").reshape(len(keys), dimension)
 
     def vector_length(self, key: int) -> int:
         """How many numbers the vector of a section has; 0 if it has none."""
@@ -114,9 +129,8 @@ class Documents:
     def tokens(self, keys: Sequence[int]) -> dict[int, bytes]:
         """The tokens of passages."""
         return dict(
-            self._database.rows(
-                "SELECT section_id, packed FROM tokens WHERE section_id IN (SELECT value FROM json_each(?))",
-                (_json_list(keys),),
+            self._database.rows_of(
+                keys, "SELECT section_id, packed FROM carray(?) asked CROSS JOIN tokens ON section_id = asked.value"
             )
         )
 
@@ -230,7 +244,3 @@ class Documents:
 
     def _keys(self, sql: str) -> NDArray[np.int64]:
         return np.array([key for (key,) in self._database.rows(sql)], np.int64)
-
-
-def _json_list(keys: Sequence[int]) -> str:
-    return str([*map(int, keys)])  # Numbers in brackets are JSON, and this is quicker.
