@@ -170,7 +170,7 @@ def burst(client: Client, other: Client, tree: Path, queries: list[str], count: 
 
 
 def memory(process: psutil.Process) -> float:
-    """AutoUnloaded megabytes."""
+    """Resident memory in megabytes."""
     return float(process.memory_info().rss) / 1e6
 
 
