@@ -1,6 +1,7 @@
 """How good are the answers? The whole product on every evaluation set, by mode and by type of question.
 
     python benchmarks/quality.py [SET …] [--provider static] [--model DIR] [--modes vector keyword hybrid] [--write]
+        [--keep FOLDER]
 
 Every set is laid out as files, indexed with default settings and searched as a user searches it. A document's rank is
 that of its best section (`annai eval` does the same for your own questions). `identifiers` are code spans of the
@@ -20,13 +21,14 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from ranking import open_indexed
+
 from annai.answers import Mode
-from annai.config import load_config, override
 from annai.engine import Engine
 from annai.searching.evaluation import Judgements, Measures, Question, evaluate, read_judgements, read_questions
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from model.corpus import corpus_names, eval_folder, write_files
+from model.corpus import corpus_names, eval_folder
 
 BASELINE, PAGE = (Path(__file__).with_suffix(suffix) for suffix in (".json", ".md"))
 
@@ -54,15 +56,19 @@ def main() -> None:
     parser.add_argument("--modes", nargs="*", default=["vector", "keyword", "hybrid"], choices=get_args(Mode))
     parser.add_argument("--json", type=Path, help="write the figures here too")
     parser.add_argument("--write", action="store_true", help="make these figures the baseline")
+    parser.add_argument("--keep", type=Path, help="lay out and index the sets here, and use what is there already")
     options = parser.parse_args()
     folder = eval_folder()
     if not (folder / "score.py").exists():
         print(f"There are no evaluation sets in {folder}, so nothing was measured; name their folder with ANNAI_EVAL.")
         return
     rows: list[Row] = []
-    for name in options.sets or corpus_names(folder):
-        rows += measure(folder, name, options.provider, options.model, options.modes)
-        print(_line(name, rows, options.modes), flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in options.sets or corpus_names(folder):
+            workspace = (options.keep or Path(temporary)) / name
+            with open_indexed(folder, name, workspace, provider=options.provider, model=options.model) as engine:
+                rows += measure(engine, folder, name, workspace / "tree", options.modes)
+            print(_line(name, rows, options.modes), flush=True)
     if options.json:
         options.json.write_text(_lines(rows), encoding="utf-8")
     fallen = compare(rows, json.loads(BASELINE.read_text("utf-8")) if BASELINE.exists() else [])
@@ -72,26 +78,18 @@ def main() -> None:
     sys.exit(1 if fallen and not options.write else 0)
 
 
-def measure(folder: Path, name: str, provider: str, model: str, modes: Sequence[Mode]) -> list[Row]:
+def measure(engine: Engine, folder: Path, name: str, tree: Path, modes: Sequence[Mode]) -> list[Row]:
     """The measures of one set, mode by mode and type by type."""
-    with tempfile.TemporaryDirectory() as temporary:
-        tree = Path(temporary) / "tree"
-        write_files(folder, name, tree)
-        config = override(load_config(docs_dir=tree), "embedding", provider=provider, model=model)
-        config = override(config, "database", path=f"{temporary}/index.sqlite")
-        config = override(config, "files", respect_gitignore=False, exclude=())
-        question_sets: dict[str, tuple[list[Question], Judgements]] = {
-            name: (read_questions(folder / name / "queries.jsonl"), read_judgements(folder / name / "qrels.tsv"))
-        }
-        if (folder / name / "tree.tar.gz").exists():
-            question_sets[f"{name} identifiers"] = code_spans(tree)
-        rows: list[Row] = []
-        with Engine(config) as engine:
-            engine.refresh()
-            for part, (questions, judgements) in question_sets.items():
-                for mode in modes:
-                    found = evaluate(partial(engine.search, refresh=False), questions, judgements, mode)
-                    rows += [_row(part, mode, each) for each in found.measures if each.type == "all" or each.queries]
+    question_sets: dict[str, tuple[list[Question], Judgements]] = {
+        name: (read_questions(folder / name / "queries.jsonl"), read_judgements(folder / name / "qrels.tsv"))
+    }
+    if (folder / name / "tree.tar.gz").exists():
+        question_sets[f"{name} identifiers"] = code_spans(tree)
+    rows: list[Row] = []
+    for part, (questions, judgements) in question_sets.items():
+        for mode in modes:
+            found = evaluate(partial(engine.search, refresh=False), questions, judgements, mode)
+            rows += [_row(part, mode, each) for each in found.measures if each.type == "all" or each.queries]
     return rows
 
 

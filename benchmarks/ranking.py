@@ -85,11 +85,12 @@ def measure(folder: Path, name: str, max_queries: int, workspace: Path) -> list[
 
 
 @contextmanager
-def open_indexed(folder: Path, name: str, workspace: Path) -> Iterator[Engine]:
+def open_indexed(folder: Path, name: str, workspace: Path, **embedding: str) -> Iterator[Engine]:
     """Lay out a set in the workspace and index it, unless that is done already."""
     if not (workspace / "tree").exists():
         write_files(folder, name, workspace / "tree")
     config = override(load_config(docs_dir=workspace / "tree"), "database", path=f"{workspace}/index.sqlite")
+    config = override(config, "embedding", **embedding)
     with Engine(override(config, "files", respect_gitignore=False, exclude=())) as engine:
         engine.refresh()
         yield engine

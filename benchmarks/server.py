@@ -16,8 +16,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -25,7 +26,7 @@ import psutil
 from annai.answers import Query
 from annai.config import load_config
 from annai.serving.client import Client
-from annai.serving.pidfile import running
+from annai.serving.pidfile import read_token, running
 
 SEARCH_PAUSE = 0.02
 """Seconds between two searches of the one client that asks during the burst."""
@@ -49,15 +50,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder).resolve() / "tree"
         subprocess.run([sys.executable, options.eval / "unpack.py", options.set, tree], check=True, capture_output=True)
-        with server(tree) as (url, process), Client(url) as client:
+        with server(tree) as (connect, process), connect() as client:
             settle(client)
             print(f"{options.set}: {client.status().collections[0].statistics.documents:,} documents\n")
             print("| what | measured |\n|---|---|")
-            report(client, url, process, tree, queries, options)
+            report(client, connect, process, tree, queries, options)
 
 
 def report(
-    client: Client, url: str, process: psutil.Process, tree: Path, queries: list[str], options: argparse.Namespace
+    client: Client,
+    connect: Callable[[], Client],
+    process: psutil.Process,
+    tree: Path,
+    queries: list[str],
+    options: argparse.Namespace,
 ) -> None:
     """Every measurement, one line each."""
     print(f"| memory after the first index | {memory(process):.0f} MB |")
@@ -71,7 +77,7 @@ def report(
     saves = [save_to_searchable(client, tree, number) for number in range(options.saves)]
     print(f"| save to searchable, {len(saves)} saves | {quantiles(saves)} |")
     print(f"| search over HTTP at rest | {quantiles(searches(client, queries, 400))} |")
-    other = Client(url)
+    other = connect()
     during, seconds = burst(client, other, tree, queries, options.burst)
     print(
         f"| search during a burst of {options.burst:,} changed files | {quantiles(during)} ({len(during)} searches) |"
@@ -87,15 +93,16 @@ def report(
 
 
 @contextmanager
-def server(tree: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """A server for the tree: its address and its process."""
+def server(tree: Path) -> Iterator[tuple[Callable[[], Client], psutil.Process]]:
+    """A server for the tree: what connects to it, and its process."""
     annai = [sys.executable, "-m", "annai", "server"]
     subprocess.run([*annai, "start", "--port", "auto"], cwd=tree, check=True, capture_output=True)
     try:
-        record = running(load_config(docs_dir=tree))
+        config = load_config(docs_dir=tree)
+        record = running(config)
         if record is None:
             sys.exit("the server did not start")
-        yield record.url, psutil.Process(record.pid)
+        yield partial(Client, record.url, token=read_token(config)), psutil.Process(record.pid)
     finally:
         subprocess.run([*annai, "stop"], cwd=tree, check=True, capture_output=True)
 
@@ -163,7 +170,7 @@ def burst(client: Client, other: Client, tree: Path, queries: list[str], count: 
 
 
 def memory(process: psutil.Process) -> float:
-    """AutoUnloaded megabytes."""
+    """Resident memory in megabytes."""
     return float(process.memory_info().rss) / 1e6
 
 
