@@ -9,7 +9,7 @@ from annai.answers import Mode
 from annai.config import Config, override
 from annai.engine import Engine
 from annai.interfaces import doctor
-from annai.interfaces.render import status_json
+from annai.interfaces.render.records import status_json
 from annai.stores.sidecar import vectors
 from annai.stores.sidecar.neighbours import Neighbours
 from annai.stores.sidecar.vectors import SidecarVectors
