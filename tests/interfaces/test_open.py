@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,7 @@ def test_open_tells_the_editor_the_file_and_the_line(
     assert opened.read_text().splitlines() == [str(file)]
     annai("open", str(file), environment={"VISUAL": editor("vim"), "CODE": "3"}, code=3)
     assert opened.read_text().splitlines() == ["+1", str(file)]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ class Place:
     """A project with two collections, wiki and personnel, its server and one token of each kind."""
 
     folder: Path
+    home: Path
     config: Config
     port: int
     tokens: dict[str, str]
@@ -120,7 +121,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
                 find_problems=lambda: [*problems],
             )
             with served(application) as port:
-                yield Place(folder, config, port, tokens, audit, problems)
+                yield Place(folder, home, config, port, tokens, audit, problems)
                 page.close()
             log.close()
 
@@ -273,7 +274,7 @@ def test_tokens_are_kept_as_hashes_and_revoked_at_once(place: Place) -> None:
     with Client(f"http://127.0.0.1:{place.port}", token=place.tokens["brief"]) as client:
         assert client.search("printer").results
         file = TokenFile(place.config)
-        file._file = next(place.folder.parent.rglob("home*/.config/annai/tokens.json"))
+        file._file = place.home / ".config" / "annai" / "tokens.json"
         kept = file._file.read_text()
         assert not [each for each in place.tokens.values() if each in kept]
         assert file._file.stat().st_mode & 0o077 == 0

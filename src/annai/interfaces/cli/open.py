@@ -76,6 +76,9 @@ def _run(arguments: list[str]) -> int:
         process = subprocess.Popen(arguments)  # noqa: S603 - the user's own editor
     except OSError as error:
         raise cannot_start(arguments[0], error) from error
-    # Ctrl-C is the editor's from now on.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return process.wait()
+    # Ctrl-C is the editor's until it ends.
+    own = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return process.wait()
+    finally:
+        signal.signal(signal.SIGINT, own)
