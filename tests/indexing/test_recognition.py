@@ -58,7 +58,7 @@ def test_vectors_of_another_model_are_never_mixed_with_those_of_the_index(
     service.change = change
     (docs / "cherry.md").write_text("# cherry\n\nAll about cherry.\n")
     with Engine(config) as engine:
-        with pytest.raises(EmbedderMismatch, match=rf"{CHANGED}.*`annai import -n root -m replace`"):
+        with pytest.raises(EmbedderMismatch, match=rf"{CHANGED}.*`annai import -c root -m replace`"):
             engine.import_collection()
         assert engine.store.document("root", "cherry.md") is None
         apple = engine.store.document("root", "apple.md")

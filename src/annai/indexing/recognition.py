@@ -32,7 +32,7 @@ def check_model(store: Store, collection: Collection, identity: str, probed: str
         name = collection.name.removesuffix(STAGING_SUFFIX)
         raise EmbedderMismatch(
             f"Another model answers as {identity} than the one that indexed the collection {name!r}, and their vectors "
-            f"cannot be compared; run `annai import -n {name} -m replace`, or return to the former model."
+            f"cannot be compared; run `annai import -c {name} -m replace`, or return to the former model."
         )
 
 
