@@ -44,9 +44,9 @@ def changes(config: Config) -> list[Change]:
 
 
 def helpers() -> list[psutil.Process]:
-    # What other tests started may not have been waited for yet, and what converts files stays for the next.
-    others = (each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE)
-    return [each for each in others if "annai.files.conversion" not in " ".join(each.cmdline())]
+    """The processes that index for this one; other tests start others, and what converts files stays for the next."""
+    children = (each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE)
+    return [each for each in children if "annai.indexing.processes" in " ".join(each.cmdline())]
 
 
 def prepared(config: Config, changes: list[Change], here: module.Prepare) -> Iterator[Prepared]:

@@ -12,6 +12,7 @@ from annai.config import load_config
 from annai.serving.tokens import TokenFile
 from tests.browser import CHROMIUM, needs_chromium
 from tests.conftest import Annai
+from tests.loopback import eventually
 from tests.payloads import PAYLOADS
 
 AXE = Path(next(iter(find_spec("axe_playwright_python").submodule_search_locations or ()))) / "axe.min.js"  # type: ignore[union-attr]
@@ -103,7 +104,8 @@ def open_page(served: Annai, browser: Browser) -> Iterator[Open]:
         page.on("pageerror", lambda error: trouble.append(str(error)))
         page.on("console", note)
         page.goto(address)
-        page.wait_for_function("sessionStorage.getItem('annai_token')")  # the ticket is used after the page has loaded
+        # The ticket is used after the page has loaded.
+        eventually(lambda: bool(page.evaluate("sessionStorage.getItem('annai_token')")))
         return page
 
     yield open_
