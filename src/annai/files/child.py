@@ -39,6 +39,16 @@ def start(module: str, *, is_read: bool = True) -> "Popen[bytes]":
     )
 
 
+def end(process: "Popen[bytes]") -> None:
+    """End a child at once, and close its pipes."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            if pipe:
+                pipe.close()
+
+
 def send(pipe: BinaryIO, data: bytes) -> None:
     """Write one message to the other side."""
     pipe.write(_LENGTH.pack(len(data)))

@@ -119,12 +119,7 @@ class _Converter:
         """End the process at once."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                with suppress(OSError):
-                    if pipe:
-                        pipe.close()
+            child.end(process)
 
 
 _converter = _Converter()

@@ -182,12 +182,7 @@ class Processes:
                     sent.popleft().result = result
                     self._running[process] = True
                     self._changed.notify_all()
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):
-                if pipe:
-                    pipe.close()
+        child.end(process)
         self._forget(process, sent)
 
     def _take(self, *, wait: bool) -> _Task | None:
