@@ -132,6 +132,9 @@ def test_vectors_that_are_kept_are_those_of_the_file_and_of_nothing_that_was_und
     with SqliteStore(path) as store:
         for keys in ([1, 2, 3], [3, 4, 5], [1, 2, 3, 4, 5], [5, 1], [1]):
             np.testing.assert_array_equal(store.vectors(keys, DIMENSION), [expected[key - 1] for key in keys])
+        assert not store.vectors([6], DIMENSION).any()
+        store.write("a", [indexed("5.md", "apple", seed=5)])
+        assert store.vectors([6], DIMENSION).any()
         database = store._database
         database.rows("BEGIN")
         database.rows("UPDATE vectors SET vector = zeroblob(length(vector))")

@@ -23,7 +23,7 @@ class KeptVectors:
         self._dimension = dimension
         self._read = read
         places = max(MAX_BYTES // (2 * dimension), 1)
-        self._keys = np.full(places, -1, np.int64)
+        self._keys = np.full(places, np.iinfo(np.int64).min, np.int64)
         self._rows: Halves = np.empty((places, dimension), np.int16)
         self._lock = threading.Lock()
 
@@ -34,7 +34,9 @@ class KeptVectors:
             missing = self._keys[places] != keys
             found = self._rows[places]
         if missing.any():
-            read = found[missing] = self._read(keys[missing].tolist(), self._dimension)
+            found[missing] = self._read(keys[missing].tolist(), self._dimension)
+            # A key without a vector may get one later.
+            missing &= found.any(axis=1)
             with self._lock:
-                self._keys[places[missing]], self._rows[places[missing]] = keys[missing], read
+                self._keys[places[missing]], self._rows[places[missing]] = keys[missing], found[missing]
         return found

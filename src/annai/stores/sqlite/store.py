@@ -1,5 +1,6 @@
 """How does one SQLite file hold an index? Documents, sections, vectors and keywords, written together or not at all."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 
 from annai.answers import Where
 from annai.config import Config
+from annai.errors import StoreError
 from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors
 from annai.stores.scores import top_scores
 from annai.stores.sqlite.collections import Collections
@@ -20,6 +22,8 @@ from annai.stores.sqlite.search_index import IndexFile, VectorIndex, WordIndex, 
 from annai.stores.sqlite.sign_index import SignIndex
 from annai.text.fields import FieldWeights
 from annai.types import Collection, Document, FileState, ListedDocument, MetadataField, Statistics, StoredSection
+
+logger = logging.getLogger(__name__)
 
 MakeIndexes = Callable[[IndexFile], tuple[VectorIndex, WordIndex]]
 """Makes what finds the passages of an index file."""
@@ -223,9 +227,15 @@ class SqliteStore(Store):
 
     def tidy(self) -> None:
         """Write the lists of words without what was deleted, if that is much."""
-        if self._passages.deleted_share() > MAX_DELETED_SHARE:
+        if self._passages.deleted_share() <= MAX_DELETED_SHARE:
+            return
+        try:
             with self._database.writing():
-                self._compact_words()
+                # Another process may have done it meanwhile.
+                if self._passages.deleted_share() > MAX_DELETED_SHARE:
+                    self._compact_words()
+        except StoreError as error:
+            logger.warning("the lists of words still hold what was deleted: %s", error)  # The next run tries again.
 
     def apply_settings(self) -> None:
         """Those of the engine beside the file, if there is one."""
