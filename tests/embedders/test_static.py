@@ -195,6 +195,28 @@ def test_a_model_comes_back_from_the_disk_as_it_was_written(model: StaticModel) 
         assert np.abs(model.vectors[number] * model.scales[number] - row).max() <= np.abs(row).max() / 127 / 2 + 1e-6
 
 
+@given(st.lists(st.lists(st.integers(0, len(PIECES) - 1), max_size=40), max_size=9))
+def test_rows_that_are_kept_are_those_of_the_file(folder: Path, asked: list[list[int]]) -> None:
+    model = open_model(folder)
+    for numbers in asked:
+        chosen = np.array(numbers, np.uint16)
+        assert (model.rows.take(chosen) == model.vectors[chosen]).all()
+
+
+def test_threads_that_begin_together_get_the_same_rows() -> None:
+    model = open_model(BUNDLED)
+    chance = np.random.default_rng(1)
+    asked = [chance.integers(0, len(model.vectors), 200) for _ in range(300)]
+    switch_seconds = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            found = [*threads.map(model.rows.take, asked)]
+    finally:
+        sys.setswitchinterval(switch_seconds)
+    assert all((rows == model.vectors[numbers]).all() for rows, numbers in zip(found, asked, strict=True))
+
+
 def test_a_written_model_cuts_texts_as_the_vocabulary_it_was_written_from(tmp_path: Path) -> None:
     pieces, scores = ["a", "b", "ab", "ba"], [-1.1, -2.2, -3.3000000001, -3.2999999999]
     write_model(tmp_path, pieces, scores, np.ones((4, 2), np.float32), "close")

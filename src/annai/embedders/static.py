@@ -1,7 +1,7 @@
 """What does a text mean to the bundled model? The sum of its subwords' vectors, at megabytes a second."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -18,6 +18,9 @@ BUNDLED = Path(__file__).parent / "static_data"
 
 BLOCK_TOKENS = 8_192
 """A long text is added up in blocks of this size, so that memory does not grow with the text."""
+
+MANY_TEXTS = 100
+"""So many texts are of many documents, or of a long one."""
 
 COMPARED_TOKENS = 128
 """Tokens whose vectors are compared with others at a time."""
@@ -55,10 +58,19 @@ class StaticEmbedder(AdditiveEmbedder):
 
     def embed_sums(self, texts: Sequence[str]) -> Vectors:
         """Add up each text's subwords."""
-        return self.sum_tokens([self.token_ids(text) for text in texts])
+        return self._add_up([self.token_ids(text) for text in texts], self._model.rows.take)
 
     def sum_tokens(self, texts: Sequence[NDArray[np.uint16]]) -> Vectors:
-        """As `embed_sums`, for texts whose tokens are known.
+        """As `embed_sums`, for texts whose tokens are known; many need most rows of the file, so it is read itself."""
+        is_few = len(texts) < MANY_TEXTS
+        return self._add_up(
+            texts, self._model.rows.take if is_few else lambda ids: self._model.vectors.take(ids, axis=0)
+        )
+
+    def _add_up(
+        self, texts: Sequence[NDArray[np.uint16]], take: Callable[[NDArray[np.uint16]], NDArray[np.int8]]
+    ) -> Vectors:
+        """The sum of each text's rows.
 
         One text at a time, so that not even the last bit of a vector depends on the batch; batches are hardly faster.
         """
@@ -66,8 +78,7 @@ class StaticEmbedder(AdditiveEmbedder):
         for number, ids in enumerate(texts):
             for start in range(0, len(ids), BLOCK_TOKENS):
                 block = ids[start : start + BLOCK_TOKENS]
-                rows = self._model.vectors.take(block, axis=0).astype(np.float32)
-                sums[number] += self._model.scales[block] @ rows
+                sums[number] += self._model.scales[block] @ take(block).astype(np.float32)
         return sums
 
     def token_ids(self, text: str) -> NDArray[np.uint16]:
@@ -76,28 +87,24 @@ class StaticEmbedder(AdditiveEmbedder):
 
     def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
         """A row for each token; the longer it is, the more the token counts."""
-        vectors = self._unscaled(ids)
+        vectors: Vectors = self._model.rows.take(ids).astype(np.float32)
         vectors *= self._model.scales[ids][:, None]
         return vectors
 
     def token_cosines(self, ids: NDArray[np.integer], directions: Vectors) -> tuple[Vectors, Vectors]:
         """The cosines of tokens with some vectors of length 1, a row for each token, and the tokens' own lengths."""
         cosines = np.empty((len(ids), len(directions)), np.float32)
-        lengths = self._unscaled_lengths[ids]
+        lengths, rows = self._unscaled_lengths[ids], self._model.rows.take(ids)
         # A few at a time, so that their vectors stay in the processor's cache.
         for start in range(0, len(ids), COMPARED_TOKENS):
             part = slice(start, start + COMPARED_TOKENS)
-            vectors = self._unscaled(ids[part])
+            vectors = rows[part].astype(np.float32)
             np.matmul(vectors, directions.T, out=cosines[part])
             if not lengths[part].all():
                 lengths[part] = vector_lengths(vectors)
         self._unscaled_lengths[ids] = lengths
         cosines /= lengths[:, None]
         return cosines, lengths * self._model.scales[ids]
-
-    def _unscaled(self, ids: NDArray[np.integer]) -> Vectors:
-        # `take` copies whole rows, in a third of the time that indexing needs.
-        return self._model.vectors.take(ids, axis=0).astype(np.float32)
 
 
 def vector_lengths(vectors: Vectors) -> Vectors:
