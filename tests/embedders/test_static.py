@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from annai.embedders import subwords
 from annai.embedders.base import load_embedder
+from annai.embedders.piece_table import piece_table
 from annai.embedders.static import BUNDLED, StaticEmbedder
 from annai.embedders.static_model import StaticModel, open_model, write_model
 from annai.embedders.subwords import MAX_UNIT_CHARACTERS, WORD_START, SortedPieces, Subwords, units
@@ -139,22 +140,35 @@ def test_sorted_pieces_are_found_and_nothing_else_is(pieces: list[str]) -> None:
     assert {found.find(piece) for piece in missing} <= {None}
 
 
-def test_ids_are_the_same_by_search_and_by_dictionary(model: StaticModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_knows_every_piece_of_the_bundled_model_and_nothing_else() -> None:
+    pieces = open_model(BUNDLED).subwords.pieces
+    find = piece_table(pieces)
+    assert [*map(find, pieces)] == [*range(len(pieces))]
+    known = {*pieces}
+    others = {piece[start:end] for piece in pieces for start in (0, 1) for end in range(start + 1, len(piece))} - known
+    # Their bytes in memory may be those of a piece: "tr" and "牴".
+    others |= {piece.encode("utf-16-le").decode("latin-1") for piece in pieces} - known
+    assert {*map(find, others)} == {None}
+
+
+def test_ids_are_the_same_by_search_table_and_dictionary(model: StaticModel, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "The servers are getting サーバーの設定をする 2024 C++ ぬ한국"
     expected = [PIECES[number] for number in vocabulary().encode(text)]
-    for searches in (0, 10_000):
-        monkeypatch.setattr(subwords, "SEARCHES_BEFORE_DICTIONARY", searches)
+    for searches, units_by_table in ((10_000, 0), (0, 10_000), (0, 0)):
+        monkeypatch.setattr(subwords, "SEARCHES_BEFORE_TABLE", searches)
+        monkeypatch.setattr(subwords, "UNITS_BEFORE_DICTIONARY", units_by_table)
         pieces = model.subwords.pieces
         known = Subwords(pieces, [SCORES[PIECES.index(piece)] for piece in pieces])
         assert [known.pieces[number] for number in known.encode(text)] == expected
 
 
 def test_threads_that_begin_together_cut_words_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one of them builds the dictionary of pieces, the others do not use half of it."""
+    """While one of them builds the table or the dictionary of pieces, the others do not use half of it."""
     switch_seconds = sys.getswitchinterval()
     texts = [f"orchard{number} deployment{number * 7} handbook{number * 13}" for number in range(600)]
     expected = [*map(open_model(BUNDLED).subwords.encode, texts)]
-    monkeypatch.setattr(subwords, "SEARCHES_BEFORE_DICTIONARY", 8)
+    monkeypatch.setattr(subwords, "SEARCHES_BEFORE_TABLE", 8)
+    monkeypatch.setattr(subwords, "UNITS_BEFORE_DICTIONARY", 300)
     sys.setswitchinterval(1e-4)
     try:
         with ThreadPoolExecutor(8) as threads:
