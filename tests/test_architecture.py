@@ -118,6 +118,11 @@ def test_a_plain_search_loads_nothing_heavy(tmp_path: Path) -> None:
     assert not loaded & {"rich", "pyromark", "yaml", "pathspec", "charset_normalizer"}
 
 
+def test_a_server_loads_nothing_that_only_agents_the_page_or_indexing_need(tmp_path: Path) -> None:
+    loaded = loaded_by("import annai.interfaces.cli.server, annai.interfaces.server", tmp_path)
+    assert not loaded & {*HEAVY, "pydantic", "jinja2", "markdown_it", "rich", "pyromark", "yaml", "httpx"}
+
+
 def test_a_search_through_a_server_loads_only_what_asks_and_prints(tmp_path: Path) -> None:
     loaded = loaded_by("import annai.interfaces.cli.search, annai.serving.client", tmp_path)
     assert not loaded & {"annai.types", "annai.engine", "numpy", "apsw", "http.client", "shutil", "tomllib"}

@@ -14,6 +14,7 @@ from annai import collection as collections
 from annai.engine import Engine
 from annai.errors import AnnaiError, CollectionError
 from annai.files.watcher import Watcher
+from annai.upkeep import memory
 from annai.upkeep.process import IndexingProcess
 
 logger = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ class Worker:
     def start(self) -> None:
         """Start the thread, and return at once."""
         sys.setswitchinterval(SWITCH_SECONDS)
+        memory.share_one_heap()
         if self._engine.read_only:
             return  # As on a read replica: others keep it fresh.
         self._engine.wake = self._wake.set
@@ -269,6 +271,7 @@ class Worker:
         # A second comparison finds what changed between this one and the moment when watching really started.
         self._next_scan = time.monotonic() + (pause if self._is_reconciled else WATCH_START_SECONDS + took)
         self._is_reconciled = True
+        memory.give_back()
 
     def _pause(self, seconds: float) -> None:
         if not self._stop.is_set():
