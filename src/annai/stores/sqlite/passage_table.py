@@ -148,7 +148,7 @@ class PassageTable:
             return positions, positions >= 0
         if self._mapped_keys > self.keys[-1]:
             mapped = keys < self._mapped_keys
-            positions = self._columns.positions[np.where(mapped, keys, 0)].astype(np.int64)
+            positions = self._columns.positions[np.where(mapped, keys, 0)]
             return positions, mapped & (positions >= 0) & self.alive[positions]
         positions = np.minimum(np.searchsorted(self.keys, keys), self.count - 1)
         return positions, (self.keys[positions] == keys) & self.alive[positions]
