@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 
@@ -126,7 +126,8 @@ def words_of_run(run: str) -> list[str]:
     return [word for each in _WORD.findall(run) for word in _terms(each)]
 
 
-def query_words(text: str) -> dict[str, float]:
+@lru_cache(maxsize=64)  # every step of a search asks for those of its question
+def query_words(text: str) -> Mapping[str, float]:
     """The distinct words of a query with their weights, in the order of the query.
 
     As `words`, except that a CJK run of more than one character gives only its pairs. A word of one CJK character
