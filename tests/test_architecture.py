@@ -12,6 +12,7 @@ from annai import errors
 SOURCE = Path(__file__).parent.parent / "src" / "annai"
 
 LEVELS = (
+    ("definitions",),
     ("types", "errors"),
     ("answers", "plugins"),
     ("values", "project", "text", "timer", "installation"),

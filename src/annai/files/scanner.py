@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from annai.definitions import dataclass
 from annai.files.kinds import EXTRAS, missing_extra, suffix_of
 from annai.files.walk import ScannedFile, Walk, file_times
 from annai.installation import install_command

@@ -1,10 +1,10 @@
 """Which texts is a passage found by? Its title, its headings, its path and its body, each with its weight."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
 
+from annai.definitions import dataclass
 from annai.text.readable import readable
 from annai.types import Document, Section
 
