@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
 
+from annai.definitions import lazy_pattern
 from annai.text.lines import Lines
 from annai.types import Heading, Outline
 
@@ -51,9 +52,9 @@ _MARKUP: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<![\w*])(\*{1,2})(?![\s*])([^*]+)(?<!\s)\1(?![\w*])"), r"\2"),
     (re.compile(r"\\(.)"), r"\1"),
 )
-_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*\Z")
-_SIMPLE_BORDER = re.compile(r"=+(?: +=+)+\Z")
-_GRID_BORDER = re.compile(r"\+(?:[-=]+\+)+\Z")
+_ADORNMENT = lazy_pattern(r"([!-/:-@\[-`{-~])\1*\Z")
+_SIMPLE_BORDER = lazy_pattern(r"=+(?: +=+)+\Z")
+_GRID_BORDER = lazy_pattern(r"\+(?:[-=]+\+)+\Z")
 _NOT_UNDERLINES = ("::", "..")
 
 
