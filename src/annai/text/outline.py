@@ -49,16 +49,16 @@ _CLOSING_HASHES = lazy_pattern(r"(?:^|[ \t]+)#+\Z")
 _PROTECTED = lazy_pattern(r"\\([!-/:-@\[-`{-~])|(?<!`)(`+)(?!`)(.+?)(?<!`)\2(?!`)", re.DOTALL)
 _PLACEHOLDER = lazy_pattern("\0(\\d+)\0")
 _MARKUP: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\{\{[<%].*?[%>]\}\}|\{/\*.*?\*/\}"), ""),
-    (re.compile(r"(?:\s*\{[#.:][^{}]*\})+\s*\Z"), ""),
-    (re.compile(r"<((?:https?|ftp|mailto):[^\s<>]+)>"), r"\1"),
-    (re.compile(r"<!--.*?-->|</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>", re.DOTALL), ""),
+    (lazy_pattern(r"\{\{[<%].*?[%>]\}\}|\{/\*.*?\*/\}"), ""),
+    (lazy_pattern(r"(?:\s*\{[#.:][^{}]*\})+\s*\Z"), ""),
+    (lazy_pattern(r"<((?:https?|ftp|mailto):[^\s<>]+)>"), r"\1"),
+    (lazy_pattern(r"<!--.*?-->|</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>", re.DOTALL), ""),
 )
 _LINK = lazy_pattern(r"!?\[([^\[\]]*)\](?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])")
 _EMPHASIS: Mapping[str, re.Pattern[str]] = {
-    "*": re.compile(r"(?<!\*)(\*{1,3})(?![\s*])(.+?)(?<![\s*])\1(?!\*)", re.DOTALL),
-    "_": re.compile(r"(?<!\w)(_{1,3})(?![\s_])(.+?)(?<![\s_])\1(?!\w)", re.DOTALL),
-    "~": re.compile(r"(?<!~)(~~)(?![\s~])(.+?)(?<![\s~])\1(?!~)", re.DOTALL),
+    "*": lazy_pattern(r"(?<!\*)(\*{1,3})(?![\s*])(.+?)(?<![\s*])\1(?!\*)", re.DOTALL),
+    "_": lazy_pattern(r"(?<!\w)(_{1,3})(?![\s_])(.+?)(?<![\s_])\1(?!\w)", re.DOTALL),
+    "~": lazy_pattern(r"(?<!~)(~~)(?![\s~])(.+?)(?<![\s~])\1(?!~)", re.DOTALL),
 }
 
 

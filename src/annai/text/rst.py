@@ -45,12 +45,12 @@ def plain_title(source: str) -> str:
 
 
 _MARKUP: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"``(.+?)``"), r"\1"),
-    (re.compile(r":[\w:+.-]+:(?=`)"), ""),
-    (re.compile(r"`([^`<]+?)\s*<[^`<>]*>`_{0,2}"), r"\1"),
-    (re.compile(r"`([^`]+)`_{0,2}"), r"\1"),
-    (re.compile(r"(?<![\w*])(\*{1,2})(?![\s*])([^*]+)(?<!\s)\1(?![\w*])"), r"\2"),
-    (re.compile(r"\\(.)"), r"\1"),
+    (lazy_pattern(r"``(.+?)``"), r"\1"),
+    (lazy_pattern(r":[\w:+.-]+:(?=`)"), ""),
+    (lazy_pattern(r"`([^`<]+?)\s*<[^`<>]*>`_{0,2}"), r"\1"),
+    (lazy_pattern(r"`([^`]+)`_{0,2}"), r"\1"),
+    (lazy_pattern(r"(?<![\w*])(\*{1,2})(?![\s*])([^*]+)(?<!\s)\1(?![\w*])"), r"\2"),
+    (lazy_pattern(r"\\(.)"), r"\1"),
 )
 _ADORNMENT = lazy_pattern(r"([!-/:-@\[-`{-~])\1*\Z")
 _SIMPLE_BORDER = lazy_pattern(r"=+(?: +=+)+\Z")
