@@ -28,7 +28,9 @@ No message holds a secret: what looks like one is left out wherever it comes fro
 
 import re
 
-_SECRETS = re.compile(
+from annai.definitions import lazy_pattern
+
+_SECRETS = lazy_pattern(
     # A token of annai's own, or in a header; a password or, for HTTP, a key in an address; a key in its query.
     r"annai_[\w-]{43}|(?<=bearer )[^\s\"',]+|(?<=://)[^\s/?#@:]*(?::[^\s/?#@]*)?(?=@)"
     r"|(?<=[?&])((?:[\w-]*(?:token|key|secret|password|passwd|pwd)|sig|signature)=)[^\s&#\"']+",

@@ -9,12 +9,12 @@ scales.npy      float32, what each row is multiplied by
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.definitions import dataclass
 from annai.embedders.subwords import SortedPieces, Subwords
 from annai.errors import EmbedderError
 
