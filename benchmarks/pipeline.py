@@ -1,10 +1,12 @@
 """How fast is the main path? Index, update, cold search, search through a server and warm search over one set.
 
-    python benchmarks/pipeline.py [--set docs_en] [--provider static] [--eval ../shared/eval] [--against CHECKOUT]
+    python benchmarks/pipeline.py [--set docs_en] [--provider static] [--eval ../shared/eval]
+                                  [--against CHECKOUT] [--qmd COMMAND]
 
 Machines are shared and noisy, so what counts are the ratios within one run: each measurement stands beside a
-yardstick taken turn by turn with it. With `--against`, another checkout of annai indexes the same files turn by turn,
-and nothing else is measured; processor time is that of all processes together.
+yardstick taken turn by turn with it. With `--against` or `--qmd`, another checkout of annai, or qmd (npm:
+@tobilu/qmd), which makes no vectors, indexes the same files turn by turn, and nothing else is measured; processor time
+is that of all processes together.
 """
 
 import os
@@ -45,6 +47,7 @@ def main() -> None:
     default = os.environ.get("ANNAI_EVAL", str(Path(__file__).parents[2] / "shared" / "eval"))
     parser.add_argument("--eval", type=Path, default=default)
     parser.add_argument("--against", type=Path, help="another checkout of annai, to compare indexing with")
+    parser.add_argument("--qmd", type=Path, help="the program qmd, to compare indexing with")
     parser.add_argument("--runs", type=int, default=INDEX_RUNS, help="how often each checkout indexes")
     options = parser.parse_args()
     if not (options.eval / "unpack.py").exists():
@@ -58,8 +61,8 @@ def main() -> None:
             f'[embedding]\nprovider = "{options.provider}"\n',
             encoding="utf-8",
         )
-        if options.against:
-            compare(options.set, config, options.against, options.runs)
+        if options.against or options.qmd:
+            compare(options.set, config, options.against, options.qmd, options.runs)
             return
         queries = [json.loads(line)["text"] for line in (options.eval / options.set / "queries.jsonl").open("rb")]
         report(options.set, options.provider, config, queries[:WARM_QUERIES])
@@ -107,44 +110,66 @@ class Indexed:
 
 def index(config: Path, checkout: Path = HERE) -> Indexed:
     """What a full import takes, in a process of its own and with a checkout's code."""
+    database = load_config(config=config).database_path
+    for file in database.parent.glob(f"{database.name}*"):
+        file.unlink()
+    return _taken([sys.executable, "-m", "annai", "import", "--config", str(config)], PYTHONPATH=checkout / "src")
+
+
+def index_with_qmd(program: Path, tree: Path) -> Indexed:
+    """What qmd takes for the same files, with a state of its own; that it makes no vectors is its way of indexing."""
+    with tempfile.TemporaryDirectory() as state:
+        homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), Path(state))
+        # Its own `node` lies beside it.
+        path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+        return _taken([str(program), "collection", "add", str(tree), "--name", "tree"], PATH=path, **homes)
+
+
+def _taken(command: list[str], **environment: object) -> Indexed:
     start = perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "annai", "import", "--config", str(config)],
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
-    )
+    settings = {name: str(value) for name, value in environment.items()}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **settings})
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        sys.exit("the import failed")
+        sys.exit(f"{command[0]} failed")
     return Indexed(perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000)
 
 
-def compare(name: str, config: Path, other: Path, runs: int) -> None:
-    """Index with both checkouts, turn by turn, and print what each took and what their indexes hold."""
-    database = load_config(config=config).database_path
-    taken: dict[Path, list[Indexed]] = {HERE: [], other: []}
-    sizes: dict[Path, dict[str, int]] = {}
+def compare(name: str, config: Path, other: Path | None, qmd: Path | None, runs: int) -> None:
+    """Index by turns with this checkout and with what it is compared with, and print what each took."""
+    loaded = load_config(config=config)
+    sizes: dict[str, dict[str, int]] = {}
+
+    def run_checkout(label: str, checkout: Path) -> Indexed:
+        indexed = index(config, checkout)
+        sizes[label] = table_sizes(loaded.database_path)
+        return indexed
+
+    programs: dict[str, Callable[[], Indexed]] = {"this checkout": lambda: run_checkout("this checkout", HERE)}
+    if other:
+        programs[str(other)] = lambda: run_checkout(str(other), other)
+    if qmd:
+        programs["qmd"] = lambda: index_with_qmd(qmd, loaded.root)
+    taken: dict[str, list[Indexed]] = {label: [] for label in programs}
     for _ in range(runs):
-        for checkout, results in taken.items():
-            for file in database.parent.glob(f"{database.name}*"):
-                file.unlink()
-            results.append(index(config, checkout))
-            sizes[checkout] = table_sizes(database)
-    print(f"{name}: full index, median of {runs} runs\n")
-    print(f"| what | this checkout | {other} | ratio |")
-    print("|---|---|---|---|")
-    for label, attribute, unit in (
+        for label, run_program in programs.items():
+            taken[label].append(run_program())
+    print(f"{name}: full index, median of {runs} runs; in brackets, this checkout's as a share of it\n")
+    print(f"| what | {' | '.join(programs)} |")
+    print("|---" * (len(programs) + 1) + "|")
+    for what, attribute, unit in (
         ("wall time", "seconds", "s"),
         ("processor time of all processes", "processor_seconds", "s"),
         ("peak memory of a process", "megabytes", "MB"),
     ):
-        mine, theirs = (statistics.median(getattr(each, attribute) for each in taken[path]) for path in (HERE, other))
-        print(f"| {label} | {mine:.1f} {unit} | {theirs:.1f} {unit} | {mine / theirs:.2f} |")
-    for table in sorted(sizes[HERE] | sizes[other], key=lambda table: -sizes[HERE].get(table, 0)):
-        mine, theirs = (sizes[path].get(table, 0) / 1e6 for path in (HERE, other))
-        if max(mine, theirs) >= 0.05:
-            print(f"| `{table}` | {mine:.1f} MB | {theirs:.1f} MB | |")
+        mine, *theirs = (statistics.median(getattr(each, attribute) for each in taken[label]) for label in programs)
+        shares = "".join(f" {each:.1f} {unit} ({mine / each:.2f}) |" for each in theirs)
+        print(f"| {what} | {mine:.1f} {unit} |{shares}")
+    for table, size in sorted(sizes["this checkout"].items(), key=lambda item: -item[1]):
+        if size >= 50_000:
+            cells = (f"{sizes[label].get(table, 0) / 1e6:.1f} MB" if label in sizes else "" for label in programs)
+            print(f"| `{table}` | {' | '.join(cells)} |")
 
 
 def table_sizes(database: Path) -> dict[str, int]:

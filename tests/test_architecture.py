@@ -12,6 +12,7 @@ from annai import errors
 SOURCE = Path(__file__).parent.parent / "src" / "annai"
 
 LEVELS = (
+    ("definitions",),
     ("types", "errors"),
     ("answers", "plugins"),
     ("values", "project", "text", "timer", "installation"),
@@ -115,7 +116,7 @@ def test_a_plain_search_loads_nothing_heavy(tmp_path: Path) -> None:
     loaded = loaded_by(search, tmp_path)
     assert not loaded & set(HEAVY)
     # With nothing changed, what makes an index is not needed either.
-    assert not loaded & {"rich", "pyromark", "yaml", "pathspec", "charset_normalizer"}
+    assert not loaded & {"rich", "pyromark", "yaml", "pathspec", "charset_normalizer", "shutil"}
 
 
 def test_a_server_loads_nothing_that_only_agents_the_page_or_indexing_need(tmp_path: Path) -> None:
@@ -124,8 +125,9 @@ def test_a_server_loads_nothing_that_only_agents_the_page_or_indexing_need(tmp_p
 
 
 def test_a_search_through_a_server_loads_only_what_asks_and_prints(tmp_path: Path) -> None:
-    loaded = loaded_by("import annai.interfaces.cli.search, annai.serving.client", tmp_path)
-    assert not loaded & {"annai.types", "annai.engine", "numpy", "apsw", "http.client", "shutil", "tomllib"}
+    modules = ("interfaces.cli.search", "serving.client", "serving.changes", "serving.pidfile")
+    loaded = loaded_by(f"import {', '.join(f'annai.{each}' for each in modules)}", tmp_path)
+    assert not loaded & {"annai.types", "annai.engine", "numpy", "apsw", "http.client", "shutil", "tomllib", "hashlib"}
 
 
 def test_the_tree_of_errors_is_the_one_that_is_drawn() -> None:

@@ -1,9 +1,11 @@
 """What is asked, and what is answered? Frozen values, and nothing that does I/O."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypedDict
+
+from annai.definitions import dataclass
 
 Mode = Literal["hybrid", "vector", "keyword"]
 Sort = Literal["score", "depth", "-depth", "path"]

@@ -9,10 +9,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from annai.definitions import dataclass
 from annai.errors import ConfigError
 from annai.settings import (
     SECTIONS,

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +17,9 @@ def install_command(extra: str) -> str:
         return f"pipx install --force {options}{package}"
     if not find_spec("pip"):
         return f"uv pip install --python {shlex.quote(sys.executable)} {options}{package}"
-    typed = shutil.which("pip")
+    from shutil import which  # takes as long to load as comparing hundreds of files
+
+    typed = which("pip")
     is_own = typed is not None and Path(typed).parent == Path(sys.executable).parent
     return f"{'pip' if is_own else f'{shlex.quote(sys.executable)} -m pip'} install {options}{package}"
 

@@ -1,10 +1,12 @@
 """What are the things annai talks about? Frozen values, and nothing that does I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from annai.definitions import dataclass
 
 Format = Literal["markdown", "rst", "text"]
 ImportMode = Literal["new", "replace", "update"]

@@ -9,6 +9,7 @@ import functools
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -94,6 +95,7 @@ def shorten(value: object) -> str:
 _NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 _PLURALS = {str: "strings", int: "whole numbers", float: "numbers", Path: "paths"}
 _ACCEPTED: dict[TypeHint, tuple[type, ...]] = {float: (int, float), Path: (str,)}
+_SCALARS = frozenset({str, int, bool, float})
 
 
 class _Decoder:
@@ -102,8 +104,11 @@ class _Decoder:
     def __init__(self, error: type[AnnaiError]) -> None:
         self._error = error
 
-    def __call__(self, kind: TypeHint, value: object, name: str, limits: Limits) -> Any:  # noqa: ANN401 - of the kind
-        origin: TypeHint = get_origin(kind)
+    def __call__(self, kind: TypeHint, value: Json, name: str, limits: Limits) -> Any:  # noqa: ANN401 - of the kind
+        # Most values of an answer are just what they should be; a number may be infinite.
+        if type(value) is kind and limits is NO_LIMITS and kind in _SCALARS and (kind is not float or isfinite(value)):
+            return value
+        origin: TypeHint = _origin(kind)
         if origin in (types.UnionType, Union):
             result = self._optional(kind, value, name, limits)
         elif origin is Literal:
@@ -124,9 +129,9 @@ class _Decoder:
     ) -> dict[str, Any]:
         if not isinstance(values, dict):
             raise self._error(f"{name} must be an object, not {shorten(values)}.")
-        for key in values:
-            if key not in hints:
-                raise self._error(f"{name} has no {shorten(key)}; {suggest(key, hints)}")
+        if not hints.keys() >= values.keys():
+            key = next(key for key in values if key not in hints)
+            raise self._error(f"{name} has no {shorten(key)}; {suggest(key, hints)}")
         for key in required:
             if key not in values:
                 raise self._error(f"{name} must have {key!r}.")
@@ -134,8 +139,10 @@ class _Decoder:
 
     def _optional(self, kind: TypeHint, value: object, name: str, limits: Limits) -> object:
         """A value that may be missing; other unions are not used."""
+        if value is None:
+            return None
         (inner,) = (each for each in get_args(kind) if each is not type(None))
-        return None if value is None else self(inner, value, name, limits)
+        return self(inner, value, name, limits)
 
     def _choice(self, allowed: Sequence[object], value: object, name: str) -> object:
         if value not in allowed or isinstance(value, bool):
@@ -160,7 +167,7 @@ class _Decoder:
             )
 
     def _list(self, kind: TypeHint, value: object, name: str, limits: Limits) -> object:
-        origin: TypeHint = get_origin(kind)
+        origin: TypeHint = _origin(kind)
         arguments = get_args(kind)
         if not isinstance(value, list | tuple):
             raise self._wrong(kind, value, name)
@@ -169,7 +176,8 @@ class _Decoder:
                 raise self._wrong(kind, value, name)
             return tuple(self(each, item, name, limits) for each, item in zip(arguments, value, strict=True))
         file, colon, key = name.rpartition(": ")
-        items = [self(arguments[0], item, f"{file}{colon}each of {key}", limits) for item in value]
+        each_name = f"{file}{colon}each of {key}"
+        items = [self(arguments[0], item, each_name, limits) for item in value]
         return tuple(items) if origin is tuple else items
 
     def _mapping(self, kind: TypeHint, value: object, name: str) -> object:
@@ -187,15 +195,15 @@ class _Decoder:
         if isinstance(value, str) and limits.choices:
             self._named(limits, value, name)
         if isinstance(value, str):
-            self._check(limits, len(value), f"{len(value):,}", name, " characters")
+            self._check(limits, len(value), name, " characters")
         elif isinstance(value, int | float) and kind is not bool:
             # Neither infinity nor NaN, nor a whole number that no float can hold.
             if kind is float and not abs(value) <= sys.float_info.max:
                 raise self._wrong(kind, value, name)
-            self._check(limits, value, shorten(value), name)
+            self._check(limits, value, name)
         return kind(value) if kind in (float, Path) else value
 
-    def _check(self, limits: Limits, size: float, shown: str, name: str, unit: str = "") -> None:
+    def _check(self, limits: Limits, size: float, name: str, unit: str = "") -> None:
         low, high = limits.minimum, limits.maximum
         is_low, is_high = low is not None and size < low, high is not None and size > high
         if is_low or is_high:
@@ -203,10 +211,14 @@ class _Decoder:
                 allowed = f"between {low:,} and {high:,}"
             else:
                 allowed = f"at least {low:,}" if is_low else f"at most {high:,}"
-            raise self._error(f"{name} must be {allowed}{unit}, not {shown}.")
+            raise self._error(f"{name} must be {allowed}{unit}, not {f'{size:,}' if unit else shorten(size)}.")
 
     def _wrong(self, kind: TypeHint, value: object, name: str) -> AnnaiError:
         return self._error(f"{name} must be {_describe(kind)}, not {shorten(value)}.")
+
+
+_origin = functools.cache(get_origin)
+"""What a type is made with, such as `tuple`."""
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from annai.answers import Where
+from annai.definitions import lazy_pattern
 from annai.text.fields import FIELD_WEIGHTS
 from annai.text.tokens import STOP_WORDS, query_words, unquoted, words
 
@@ -42,15 +43,15 @@ WELL_KNOWN = {
 }
 """Numeronyms that everybody uses, for documents that hold the word alone."""
 
-_ABBREVIATION = re.compile(
+_ABBREVIATION = lazy_pattern(
     r"(?<![\w./:@#$=-])(?:(?P<initials>[A-Z]{2,6}|[b-df-hj-np-tv-xz]{3,5})|(?P<first>[A-Za-z])(?P<count>\d{1,2})(?P<last>[A-Za-z]))"
     r"(?![\w/:@=-]|\.\w)",
     re.ASCII,
 )
-_RUN = re.compile(r"[^\W\d_]+")
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_LINK_TARGET = re.compile(r"\]\([^()]*\)")
-_JAPANESE = re.compile(r"[A-Za-z\u30a1-\u30fc\u4e00-\u9fff々]{2,}(?:の[A-Za-z\u30a1-\u30fc\u4e00-\u9fff々]{2,})?\Z")
+_RUN = lazy_pattern(r"[^\W\d_]+")
+_PART = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_LINK_TARGET = lazy_pattern(r"\]\([^()]*\)")
+_JAPANESE = lazy_pattern(r"[A-Za-z\u30a1-\u30fc\u4e00-\u9fff々]{2,}(?:の[A-Za-z\u30a1-\u30fc\u4e00-\u9fff々]{2,})?\Z")
 
 
 def find_expansions(store: "PassageSearcher", text: str, where: Where) -> dict[str, str]:

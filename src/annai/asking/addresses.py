@@ -4,26 +4,27 @@ It is needed where a command starts, so it loads nothing that searches.
 """
 
 import os
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from annai.definitions import lazy_pattern
+
 SCHEME = "annai://"
 """An address that means the same to every program: `annai://COLLECTION/PATH`, percent-encoded."""
 
 FILE_SCHEME = "file://"
 
-_LINES = re.compile(r"(?::|#L)(?P<first>\d{1,9})(?:[-–]L?(?P<last>\d{1,9}))?\Z")
+_LINES = lazy_pattern(r"(?::|#L)(?P<first>\d{1,9})(?:[-–]L?(?P<last>\d{1,9}))?\Z")
 """Lines as annai and grep write them, or as GitHub does: `#L44-L60`."""
 
-_PAGE = re.compile(r"(?:, ?(?:page|slide) ?|#(?:page|slide)=)(?P<page>\d{1,6})\Z")
+_PAGE = lazy_pattern(r"(?:, ?(?:page|slide) ?|#(?:page|slide)=)(?P<page>\d{1,6})\Z")
 """A page as annai cites it, or as links into a PDF do: `#page=12`."""
 
-_NUMBER = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,9})*)?(?:~(?P<piece>\d{1,9}))?")
-_GLOB = re.compile(r"[*?\[]")
+_NUMBER = lazy_pattern(r"(?P<number>\d{1,9}(?:\.\d{1,9})*)?(?:~(?P<piece>\d{1,9}))?")
+_GLOB = lazy_pattern(r"[*?\[]")
 
 
 class Address(NamedTuple):

@@ -16,6 +16,7 @@ from functools import partial
 from typing import NamedTuple, cast
 
 from annai.answers import Condition, Operator
+from annai.definitions import lazy_pattern
 from annai.errors import QueryError
 from annai.text.metadata import TIME_NAMES, UPDATED, Span, fold, parse_date, value_text
 from annai.values import shorten
@@ -23,13 +24,13 @@ from annai.values import shorten
 MAX_SUGGESTED = 5
 """Values or names that a sentence about an unmet condition tells."""
 
-_CONDITION = re.compile(r"\s*(?P<field>[^=<>!]+?)\s*(?P<operator>!=|<=|>=|==|=|<|>)\s*(?P<value>.*?)\s*", re.DOTALL)
+_CONDITION = lazy_pattern(r"\s*(?P<field>[^=<>!]+?)\s*(?P<operator>!=|<=|>=|==|=|<|>)\s*(?P<value>.*?)\s*", re.DOTALL)
 _SIGNS = str.maketrans({"≠": "!=", "≤": "<=", "≥": ">="})
 
-_NUMBER = re.compile(r"[+-]?(\d{1,300}\.?\d{0,300}|\.\d{1,300})(e[+-]?\d{1,3})?")
+_NUMBER = lazy_pattern(r"[+-]?(\d{1,300}\.?\d{0,300}|\.\d{1,300})(e[+-]?\d{1,3})?")
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
-_AGO = re.compile(r"(?P<count>\d{1,6})\s*(?P<unit>h|hours?|d|days?|w|weeks?|m|mo|months?|y|years?)(?:\s+ago)?")
+_AGO = lazy_pattern(r"(?P<count>\d{1,6})\s*(?P<unit>h|hours?|d|days?|w|weeks?|m|mo|months?|y|years?)(?:\s+ago)?")
 _NAMED_DAYS = {"today": 0, "yesterday": 1, "今日": 0, "昨日": 1}
 
 

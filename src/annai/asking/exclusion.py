@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from annai.answers import Where
+from annai.definitions import lazy_pattern
 from annai.text.fields import FIELD_WEIGHTS
 from annai.text.tokens import is_cjk, phrase_score, query_words, words
 from annai.types import Document, Section, StoredSection
@@ -23,10 +24,10 @@ WIDEN_FACTOR, MAX_PASSAGES = 4, 20_000
 MAX_READ = 20
 """Passages that are read to see whether a dash belongs to a command."""
 
-_EXCLUSION = re.compile(
+_EXCLUSION = lazy_pattern(
     r"""(?<!\S)[-\uff0d\u2212](?:"([^"]+)"|“([^”]+)”|(?=[^\W\d_])(\w+(?:[-.]\w+)*))[,;:!?、。]?(?!\S)"""
 )
-_CODE = re.compile(r"[=<>{}\[\]$\\|^;`]|(?<!\S)--\w|(?<!\S)-[A-Za-z](?!\S)")
+_CODE = lazy_pattern(r"[=<>{}\[\]$\\|^;`]|(?<!\S)--\w|(?<!\S)-[A-Za-z](?!\S)")
 
 
 def find_exclusions(store: "PassageSearcher", text: str, where: Where) -> tuple[str, ...]:

@@ -1,13 +1,14 @@
 """What was meant? A query without what it excludes, with its words corrected and its abbreviations explained."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from annai.answers import Answer, Query
 from annai.asking.abbreviations import apply_expansions, find_expansions
 from annai.asking.exclusion import find_exclusions, strip_exclusions
 from annai.asking.spelling import apply_corrections, find_corrections
+from annai.definitions import dataclass
 from annai.text.tokens import query_words
 
 if TYPE_CHECKING:  # Whoever only shows an answer needs no store.

@@ -14,6 +14,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from annai.answers import Where
+from annai.definitions import lazy_pattern
 from annai.text.fields import FIELD_NAMES, FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import STOP_WORDS, is_cjk, katakana_term, normalise, query_words, spelled_words, stems
 from annai.types import Document, Section
@@ -63,9 +64,9 @@ for _first, _second in zip(_KANA_PAIRS[::2], _KANA_PAIRS[1::2], strict=True):
     _NEAR_KANA[_first] = _NEAR_KANA.get(_first, "") + _second
     _NEAR_KANA[_second] = _NEAR_KANA.get(_second, "") + _first
 _VOWELS = "aeiou"
-_RUN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_UNPRONOUNCEABLE = re.compile(r"[aeiou]{3}|(.)\1\1|([aeiou])\2")
+_RUN = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_PART = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_UNPRONOUNCEABLE = lazy_pattern(r"[aeiou]{3}|(.)\1\1|([aeiou])\2")
 
 Slips = dict[str, float]
 """What a word may have been → how likely that slip is."""

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.definitions import dataclass
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
 from annai.models.devices import BATCH_TOKENS, MAX_TEXT_TOKENS

@@ -5,12 +5,12 @@ Models that bring their own `encode_query` and `encode_document`, as PLaMo does,
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from annai.definitions import dataclass
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
 from annai.models.devices import BATCH_TOKENS, MAX_TEXT_TOKENS, choose_device, free_device_memory

@@ -12,13 +12,13 @@ import threading
 import weakref
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.definitions import dataclass
 from annai.embedders.subwords import SortedPieces, Subwords
 from annai.errors import EmbedderError
 

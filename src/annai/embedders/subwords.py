@@ -4,13 +4,13 @@ Units are short and repeat, so most of a text is looked up, not computed. No pie
 """
 
 import math
-import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, overload
 
+from annai.definitions import lazy_pattern
 from annai.embedders.piece_table import piece_table
 from annai.text.tokens import ascii_runs, nfkc
 
@@ -43,13 +43,13 @@ _HIRAGANA = r"\u3041-\u3096\u309d\u309e"
 _KATAKANA = r"\u30a1-\u30fa\u30fc-\u30fe\u31f0-\u31ff"
 
 # A run is one unit, or a few without a space between them. The cache holds runs.
-_RUN = re.compile(
+_RUN = lazy_pattern(
     rf"[{_LATIN}\d+#]+|[{_KANJI}]{{1,32}}[{_HIRAGANA}ー]{{0,32}}|[{_HIRAGANA}][{_HIRAGANA}ー]{{0,63}}"
     rf"|[{_KATAKANA}]{{1,64}}|[^\W\d_{_LATIN}\u3005-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
-_WORD = re.compile(rf"[cC](?:\+\+|#)|[fF]#|\d{{1,{MAX_UNIT_CHARACTERS}}}|[^\W\d_]{{1,{MAX_UNIT_CHARACTERS}}}")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_BREAK = re.compile(r"[^\w+#]")
+_WORD = lazy_pattern(rf"[cC](?:\+\+|#)|[fF]#|\d{{1,{MAX_UNIT_CHARACTERS}}}|[^\W\d_]{{1,{MAX_UNIT_CHARACTERS}}}")
+_CAMEL = lazy_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_BREAK = lazy_pattern(r"[^\w+#]")
 
 
 def units(text: str) -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 import re
 
+from annai.definitions import lazy_pattern
+
 SLIDES = (".pptx", ".odp")
 """Endings of files whose pages are called slides."""
 
-_MARKER = re.compile(r"^<!-- (page|slide) (\d{1,6}) -->$", re.MULTILINE)
-_MARKER_NEXT = re.compile(r"\s*<!-- (page|slide) (\d{1,6}) -->$", re.MULTILINE)
+_MARKER = lazy_pattern(r"^<!-- (page|slide) (\d{1,6}) -->$", re.MULTILINE)
+_MARKER_NEXT = lazy_pattern(r"\s*<!-- (page|slide) (\d{1,6}) -->$", re.MULTILINE)
 
 
 def page_marker(number: int, unit: str = "page") -> str:

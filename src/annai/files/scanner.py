@@ -1,10 +1,11 @@
 """What changed on disk? Compares the files of a folder with what the index knows of them."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from annai.definitions import dataclass
 from annai.files.kinds import EXTRAS, missing_extra, suffix_of
 from annai.files.walk import ScannedFile, Walk, file_times
 from annai.installation import install_command
@@ -78,7 +79,7 @@ def _left_out(walk: Walk, lacking: Mapping[str, int]) -> tuple[LeftOut, ...]:
 
 
 def compare(
-    found: Iterable[ScannedFile],
+    found: Sequence[ScannedFile],
     known: Mapping[str, FileState],
     *,
     source: Path = Path(),
@@ -90,10 +91,16 @@ def compare(
     `source` is needed only for the path of a deleted file.
     """
     changes: list[Change] = []
-    unchanged = total_bytes = 0
-    present = set()
-    for item in found:
-        present.add(item.path)
+    # Nearly all files of a search are as they were: nothing is called for them.
+    different = [
+        item
+        for item in found
+        if (state := known.get(item.path)) is None
+        or item[2:] != (state.size, state.mtime_ns, state.ctime_ns)
+        or state.problem is not None
+    ]
+    unchanged, total_bytes = len(found) - len(different), 0
+    for item in different:
         kind = _change_kind(item, known.get(item.path))
         if kind is None:
             unchanged += 1
@@ -104,7 +111,7 @@ def compare(
         if kind is not ChangeKind.TOUCHED:
             total_bytes += item.size
     unknown = tuple(f"{path}/" for path in inaccessible)
-    for path in known.keys() - present:
+    for path in known.keys() - {item.path for item in found}:
         if f"{path}/".startswith(unknown):
             unchanged += 1
         else:

@@ -93,7 +93,7 @@ class Walk:
         self._without = frozenset(os.path.realpath(folder) for folder in without)
 
     def files(self) -> list[ScannedFile]:
-        """Walk, and return the files in the order of their paths."""
+        """Walk, and return the files, each under a path of its own."""
         rules = self._parent_rules() if self._settings.respect_gitignore else ()
         start = Folder(os.fspath(self._source), "", self._real_source, rules, -1, is_requested=self._requested is None)
         self._pending.append(start)
@@ -104,7 +104,7 @@ class Walk:
                 self._links.sort(reverse=True)
                 self._follow(*self._links.pop())
         if len({item.path for item in self._files}) == len(self._files):
-            return sorted(self._files)
+            return self._files
         # Of files whose names are the same in NFC, one that is spelled so comes first.
         self._files.sort(key=lambda item: (item.path, not item.file.endswith(item.path), item.file))
         result: dict[str, ScannedFile] = {}
@@ -133,21 +133,25 @@ class Walk:
             self._visited.add(folder.real)
         if self._settings.respect_gitignore:
             folder = self._add_own_rules(folder, entries)
+        # Every file of every search comes through here: nothing is looked up or called for one that need not be.
+        certain_suffixes = () if self._excludes_files or folder.rules else self._certain_suffixes
+        above, is_requested, add = folder.path, folder.is_requested, self._files.append
         for entry in entries:
-            name = entry.name if entry.name.isascii() else _storable_name(entry)
-            path = folder.path + name
-            if not (folder.is_requested or self._leads_to_requested(path)):
+            name = name if (name := entry.name).isascii() else _storable_name(name)
+            path = above + name
+            if not (is_requested or self._leads_to_requested(path)):
                 continue
             # Most entries are files.
             if entry.is_file(follow_symlinks=False):
-                if not self._should_include(name, path, folder):
+                if not name.endswith(certain_suffixes) and not self._should_include(name, path, folder):
                     continue
                 try:
                     status = entry.stat(follow_symlinks=False)
                 except OSError as error:
                     self._handle_inaccessible(path, entry.path, error)
                     continue
-                self._files.append(ScannedFile(path, entry.path, status.st_size, *file_times(status)))
+                written, changed = file_times(status)
+                add(ScannedFile(path, entry.path, status.st_size, written, changed))
             elif entry.is_symlink():
                 if self._settings.follow_symlinks:
                     self._links.append((path, entry.path, folder))
@@ -157,8 +161,9 @@ class Walk:
 
     def _add_own_rules(self, folder: Folder, entries: Sequence[os.DirEntry[str]]) -> Folder:
         """The folder with its own ignore files added to its rules."""
-        present = {entry.name: entry.path for entry in entries if entry.name in IGNORE_FILES}
-        patterns = read_patterns([present[name] for name in IGNORE_FILES if name in present]) if present else None
+        names = [entry.name for entry in entries]
+        present = [entries[names.index(name)].path for name in IGNORE_FILES if name in names]
+        patterns = read_patterns(present) if present else None
         if not patterns:
             return folder
         return folder._replace(rules=(*folder.rules, _Rules(patterns, len(self._prefix + folder.path))))
@@ -270,9 +275,9 @@ def _slashes(path: str) -> list[int]:
     return [index for index, character in enumerate(path) if character == "/"]
 
 
-def _storable_name(entry: os.DirEntry[str]) -> str:
+def _storable_name(name: str) -> str:
     """The name in NFC, whatever the locale."""
-    return unicodedata.normalize("NFC", _decoded(entry.name))
+    return unicodedata.normalize("NFC", _decoded(name))
 
 
 def _decoded(name: str) -> str:

@@ -5,11 +5,12 @@ A disk that is not mounted, or another one in its place, looks as if everything 
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from annai.collection import NAMED, check_owner, find
 from annai.config import Config
+from annai.definitions import dataclass
 from annai.errors import FilesGone
 from annai.files.scanner import Scan
 from annai.stores.base import Store

@@ -32,8 +32,12 @@ from annai.types import Change, Collection
 
 logger = logging.getLogger(__name__)
 
-SAMPLE_FILES = 12
-"""How many files are indexed on trial to estimate how long a first index will take."""
+SAMPLE_FILES, SLOW_SAMPLE_FILES = 96, 12
+"""How many files are indexed on trial to estimate how long a first index will take; with a model that takes its time,
+fewer."""
+
+WRITING_SECONDS = 0.0005
+"""About what it takes to write a file, however small it is; the sample is not written."""
 
 
 class Pipeline:
@@ -98,17 +102,20 @@ class Pipeline:
 
     def estimate_seconds(self, collection: Collection, found: Scan) -> float:
         """How long it will take to index what was found, judged by a sample that is not written."""
-        step = max(len(found.changes) // SAMPLE_FILES, 1)
-        first, *sample = found.changes[::step][:SAMPLE_FILES]
-        # The first file loads what is loaded only once; it would spoil the estimate.
         embedder = self.embedder(collection)
-        embed([prepare(collection, first, self._config, self._clock)], embedder)
+        count = SAMPLE_FILES if embedder.is_additive else SLOW_SAMPLE_FILES
+        sample = found.changes[:: max(len(found.changes) // count, 1)][:count]
+        # The first files load what is loaded only once, and have the words that are in most; they would spoil the
+        # estimate.
+        first, sample = sample[::2], sample[1::2]
+        embed([prepare(collection, change, self._config, self._clock) for change in first], embedder)
         start = perf_counter()
         embed([prepare(collection, change, self._config, self._clock) for change in sample], embedder)
         share = sum(change.size for change in sample) / max(found.total_bytes, 1)
         # One process measured, and all of them will work.
         workers = process_count(self._config) if embedder.is_additive else 1
-        return (perf_counter() - start) / max(share, 1e-9) / workers
+        preparing = (perf_counter() - start) / max(share, 1e-9) / workers
+        return preparing + WRITING_SECONDS * len(found.changes)
 
     def log_times(self) -> None:
         """Log how long the steps took."""

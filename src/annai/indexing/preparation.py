@@ -4,10 +4,10 @@ import dataclasses
 import logging
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from annai.collection import chunking_of
 from annai.config import Config
+from annai.definitions import dataclass
 from annai.embedders.base import Embedder
 from annai.errors import AnnaiError, ReadError, SkippedFile
 from annai.files.scanner import differs

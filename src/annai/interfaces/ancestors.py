@@ -3,11 +3,12 @@
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 
 import yaml
 
+from annai.definitions import dataclass
 from annai.errors import ConfigError
 from annai.settings import SECTIONS, toml_value
 

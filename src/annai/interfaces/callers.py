@@ -9,12 +9,12 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from annai import collection as collections
 from annai.answers import Answer, Freshness, Query, QueryOptions
+from annai.definitions import dataclass
 from annai.engine import Engine
 from annai.errors import Forbidden
 from annai.interfaces.audit import Audit

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -21,6 +20,7 @@ from typing import Literal
 
 from annai import __version__
 from annai.config import Config, FoundSettings, find_settings, load_config
+from annai.definitions import dataclass
 from annai.engine import Engine
 from annai.errors import AnnaiError, ConfigError
 from annai.files.kinds import EXTRAS as FORMAT_EXTRAS

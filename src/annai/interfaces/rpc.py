@@ -9,12 +9,12 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from annai.answers import PREVIEW_LINES, Content, Mode, Sort
 from annai.config import Config
+from annai.definitions import dataclass
 from annai.errors import AnnaiError, Forbidden, QueryError, ServerError
 from annai.files.kinds import is_converted
 from annai.interfaces.callers import LOCAL_OWNER, PermittedProject

@@ -4,8 +4,10 @@ Nothing here is guessed: `source` names where a row was found. "mteb" is the rep
 folder mteb/models/model_implementations, as of August 2026; "card" is the model's own page on Hugging Face.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
+
+from annai.definitions import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """What do a model's vectors depend on? Their dimension, the prefixes of texts, and the identity that names it all."""
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.definitions import dataclass
 from annai.errors import EmbedderError
 from annai.models.catalog import MODELS, KnownModel
 from annai.models.names import known_model

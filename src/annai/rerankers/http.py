@@ -8,11 +8,12 @@ docs/openapi.json and router/src of huggingface/text-embeddings-inference; vLLM,
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from urllib.parse import urlsplit
 
 from annai.config import Config, secret
+from annai.definitions import dataclass
 from annai.errors import RerankerError
 from annai.models.catalog import KEY_VARIABLES
 from annai.models.remote import Json, ServiceError, check_url, post_json

@@ -4,12 +4,12 @@ The index keeps the tokens of every passage (`embedders.packing`), so that a sea
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.definitions import dataclass
 from annai.embedders.static import StaticEmbedder, vector_lengths
 
 Floats = NDArray[np.float32]

@@ -5,11 +5,11 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from time import perf_counter
 
 from annai.answers import Answer, Mode, Query
+from annai.definitions import dataclass
 from annai.errors import QueryError
 
 RANK_CUTOFF, RECALL_CUTOFF = 10, 5

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from annai.answers import Mode, Reasons
 from annai.asking.exclusion import Exclusions
 from annai.asking.meant import Meant
+from annai.definitions import dataclass
 from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
 from annai.embedders.static import token_model

@@ -21,12 +21,13 @@ element. The score that people see is another one: how sure the answer is (`conf
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.definitions import dataclass
 from annai.searching.closeness import Closeness
 from annai.searching.confidence import confidence, not_rising
 

@@ -4,7 +4,6 @@ Other settings are read when a server starts, and change nothing in one that run
 """
 
 import dataclasses
-import hashlib
 import os
 from pathlib import Path
 
@@ -18,8 +17,12 @@ SECTIONS = ("store", "database")
 def store_digest(config: Config) -> str:
     """Which store the settings name, without telling its address, which may have a password in it."""
     store = config.store
-    named = repr((store.engine, store.url, store.schema, store.collection_name))
-    return hashlib.blake2b(named.encode(), digest_size=8).hexdigest()
+    address = ""
+    if store.url:
+        import hashlib  # OpenSSL takes milliseconds to load, and a file beside the index has no address
+
+        address = hashlib.blake2b(store.url.encode(), digest_size=8).hexdigest()
+    return repr((store.engine, address, store.schema, store.collection_name))
 
 
 class StoreChanges:

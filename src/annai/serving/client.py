@@ -31,11 +31,10 @@ POLL_SECONDS, SLOW_POLL_SECONDS = 0.25, 5.0
 def _remote(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
     """A method of `Project` as a call of the same operation over the wire."""
     operation = next(each for each in OPERATIONS.values() if each.method is method)
-    signature = inspect.signature(method)
 
     @functools.wraps(method, updated=())  # not that it is abstract
     def call(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        given = signature.bind(self, *args, **kwargs).arguments
+        given = inspect.signature(method).bind(self, *args, **kwargs).arguments
         progress = given.get("progress")
         sent = {name: _absolute(value) for name, value in list(given.items())[1:] if name not in LOCAL_PARAMETERS}
         kind: type[T] = type_hints(method)["return"]

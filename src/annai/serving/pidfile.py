@@ -8,11 +8,11 @@ import contextlib
 import logging
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from annai.config import Config, user_folder
+from annai.definitions import dataclass
 from annai.errors import ConfigError, QueryError, ServerError
 from annai.serving.connection import health
 from annai.serving.wire import from_json, plain, to_json

@@ -13,9 +13,9 @@ import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from annai.config import Config, user_folder
+from annai.definitions import dataclass
 from annai.errors import ConfigError, QueryError, ServerError
 from annai.indexing.lock import IndexLock
 from annai.project import Access

@@ -1,6 +1,7 @@
 """How do values travel? As plain JSON; `values.decode` makes them ours again."""
 
 import dataclasses
+import functools
 import json
 import math
 import re
@@ -9,12 +10,14 @@ from pathlib import Path
 
 from annai.values import Json
 
+_PLAIN = frozenset({type(None), bool, int, float, str})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def plain(value: object) -> Json:
     """A value as JSON can hold it: dataclasses and named tuples as objects, tuples as lists, paths as strings."""
-    if value is None or isinstance(value, bool | int | float):
+    # Most values are plain already.
+    if type(value) in _PLAIN or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str | Path):
         return str(value)
@@ -24,8 +27,8 @@ def plain(value: object) -> Json:
         return {name: plain(each) for name, each in zip(names, value, strict=True)}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
-    if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(getattr(value, name)) for name in _field_names(type(value))}
     raise TypeError(f"{type(value).__name__} does not travel")
 
 
@@ -53,6 +56,11 @@ def mend_json(text: bytes) -> bytes:
     """
     value = from_json(text.decode(errors="replace").encode())
     return _SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)).encode()
+
+
+@functools.cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _finite(number: str) -> float:

@@ -1,8 +1,9 @@
 """How is a document cut into flat chunks at its headings?"""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from annai.definitions import dataclass
 from annai.settings import Chunking
 from annai.splitters.cuts import Cuts, character_parts, token_pieces
 from annai.splitters.sections import MAX_DEPTH

@@ -10,7 +10,7 @@ Store                       all of it, opened and closed
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from types import TracebackType
 from typing import NamedTuple, Self, cast
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from annai import plugins
 from annai.answers import Where
 from annai.config import Config
+from annai.definitions import dataclass
 from annai.errors import StoreError
 from annai.text.fields import FieldWeights
 from annai.text.keywords import Keywords

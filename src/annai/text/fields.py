@@ -1,10 +1,9 @@
 """Which texts is a passage found by? Its title, its headings, its path and its body, each with its weight."""
 
-import re
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
 
+from annai.definitions import dataclass, lazy_pattern
 from annai.text.readable import readable
 from annai.types import Document, Section
 
@@ -60,7 +59,7 @@ def meaningful_path(path: str) -> str:
     return _MEANINGLESS.sub(" ", path)
 
 
-_MEANINGLESS = re.compile(r"\d+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
+_MEANINGLESS = lazy_pattern(r"\d+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
 
 
 @lru_cache(maxsize=2)  # the passages of a document are asked for one after another

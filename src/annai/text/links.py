@@ -2,8 +2,10 @@
 
 import re
 
+from annai.definitions import lazy_pattern
+
 # Each begins with one of a few characters, and what a pattern may begin with is looked for once: that is quick.
-_LINK = re.compile(
+_LINK = lazy_pattern(
     r"[\[`:{h](?:"
     r"(?<=\[)(?P<text>[^\[\]]{0,500})\](?:\([^()\s]{0,2000}(?:\s+\"[^\"]{0,500}\")?\)|\[[^\[\]]{0,500}\])"  # Markdown
     r"|(?<=`)(?P<label>[^`<>]{1,500})<[^<>`]{1,2000}>`_{0,2}|(?<=:)[\w:]{1,50}:`(?P<role>[^`<>]{1,500})`"  # reST
@@ -11,13 +13,13 @@ _LINK = re.compile(
 )
 """A link, and what it shows; a template call or a bare address shows one word."""
 
-_FRAME = re.compile(r"\n[ \t]*(?:#+ .*|\.\. .*|:\w[\w-]*:.*|<[^<>\n]*>|[-=~^]{3,})(?=\n)")
+_FRAME = lazy_pattern(r"\n[ \t]*(?:#+ .*|\.\. .*|:\w[\w-]*:.*|<[^<>\n]*>|[-=~^]{3,})(?=\n)")
 """Lines that frame a text: headings, directives with their options, tags and rules."""
 
-_MARK = re.compile(r"\][(\[]|[:>}]`|\{\{|://")
+_MARK = lazy_pattern(r"\][(\[]|[:>}]`|\{\{|://")
 """What every link has."""
 
-_WORD = re.compile(r"[A-Za-z0-9]+|[^\W\dA-Za-z_]")
+_WORD = lazy_pattern(r"[A-Za-z0-9]+|[^\W\dA-Za-z_]")
 _NO_WORD = {code: " " for code in range(128) if not chr(code).isalnum()}
 
 

@@ -3,8 +3,8 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from annai.definitions import dataclass
 from annai.text.tokens import is_cjk, normalise, query_words, runs, words
 
 MIN_KATAKANA_PART = 3

@@ -2,13 +2,14 @@
 
 import json
 import math
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
+
+from annai.definitions import lazy_pattern
 
 MAX_VALUES = 500
 """Values that are kept of one document; nobody writes more by hand."""
@@ -40,10 +41,10 @@ _ALL_TIME_NAMES = frozenset(name for names in TIME_NAMES.values() for name in na
 _LISTS = frozenset({"tag", "tags", "category", "categories", "keyword", "keywords"})
 """Names under which a string with commas is a list."""
 
-_SEPARATORS = re.compile(r"\s*[,;、，；]\s*")
-_NAME_GAPS = re.compile(r"[\s\-]+")
+_SEPARATORS = lazy_pattern(r"\s*[,;、，；]\s*")
+_NAME_GAPS = lazy_pattern(r"[\s\-]+")
 
-_DATE = re.compile(
+_DATE = lazy_pattern(
     r"(?P<year>\d{4})(?:[-/年](?P<month>\d{1,2})(?:[-/月](?P<day>\d{1,2})日?"
     r"(?:[Tt\s]\s*(?P<time>\d{1,2}:\d{2})(?P<second>:\d{2})?(?:[.,]\d+)?\s*(?P<zone>[Zz]|[+-]\d{2}:?\d{2})?)?)?月?)?年?"
 )

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from annai.definitions import lazy_pattern
 from annai.text.lines import LINE_END
 from annai.text.rst import MAX_HEADING_CHARACTERS, rst_outline
 from annai.types import Format, Heading, Outline
@@ -33,31 +34,31 @@ MAX_HEADINGS = 50_000
 
 _BLOCKS = frozenset(("CodeBlock", "HtmlBlock", "Table", "List"))
 
-_MARKUP_CHARACTER = re.compile(r"[\\`*_~\[\]<>{}&]")
-_QUOTED = re.compile(r'"([^"]+)"')
-_LONE_RETURN = re.compile(r"\r(?!\n)")
-_AFTER_FENCE = re.compile(r"(?<=[`~])[ \t]+$", re.MULTILINE)
-_TABLE_ROWS = re.compile(
+_MARKUP_CHARACTER = lazy_pattern(r"[\\`*_~\[\]<>{}&]")
+_QUOTED = lazy_pattern(r'"([^"]+)"')
+_LONE_RETURN = lazy_pattern(r"\r(?!\n)")
+_AFTER_FENCE = lazy_pattern(r"(?<=[`~])[ \t]+$", re.MULTILINE)
+_TABLE_ROWS = lazy_pattern(
     r"^([^\n|]*+\|[^\n]*+)\n(?=([ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t\r]*+)$)",
     re.MULTILINE,
 )
-_CELL_END = re.compile(r"(?<!\\)\|")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_CLOSING_HASHES = re.compile(r"(?:^|[ \t]+)#+\Z")
+_CELL_END = lazy_pattern(r"(?<!\\)\|")
+_SURROGATE = lazy_pattern("[\ud800-\udfff]")
+_CLOSING_HASHES = lazy_pattern(r"(?:^|[ \t]+)#+\Z")
 
-_PROTECTED = re.compile(r"\\([!-/:-@\[-`{-~])|(?<!`)(`+)(?!`)(.+?)(?<!`)\2(?!`)", re.DOTALL)
-_PLACEHOLDER = re.compile("\0(\\d+)\0")
+_PROTECTED = lazy_pattern(r"\\([!-/:-@\[-`{-~])|(?<!`)(`+)(?!`)(.+?)(?<!`)\2(?!`)", re.DOTALL)
+_PLACEHOLDER = lazy_pattern("\0(\\d+)\0")
 _MARKUP: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\{\{[<%].*?[%>]\}\}|\{/\*.*?\*/\}"), ""),
-    (re.compile(r"(?:\s*\{[#.:][^{}]*\})+\s*\Z"), ""),
-    (re.compile(r"<((?:https?|ftp|mailto):[^\s<>]+)>"), r"\1"),
-    (re.compile(r"<!--.*?-->|</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>", re.DOTALL), ""),
+    (lazy_pattern(r"\{\{[<%].*?[%>]\}\}|\{/\*.*?\*/\}"), ""),
+    (lazy_pattern(r"(?:\s*\{[#.:][^{}]*\})+\s*\Z"), ""),
+    (lazy_pattern(r"<((?:https?|ftp|mailto):[^\s<>]+)>"), r"\1"),
+    (lazy_pattern(r"<!--.*?-->|</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>", re.DOTALL), ""),
 )
-_LINK = re.compile(r"!?\[([^\[\]]*)\](?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])")
+_LINK = lazy_pattern(r"!?\[([^\[\]]*)\](?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])")
 _EMPHASIS: Mapping[str, re.Pattern[str]] = {
-    "*": re.compile(r"(?<!\*)(\*{1,3})(?![\s*])(.+?)(?<![\s*])\1(?!\*)", re.DOTALL),
-    "_": re.compile(r"(?<!\w)(_{1,3})(?![\s_])(.+?)(?<![\s_])\1(?!\w)", re.DOTALL),
-    "~": re.compile(r"(?<!~)(~~)(?![\s~])(.+?)(?<![\s~])\1(?!~)", re.DOTALL),
+    "*": lazy_pattern(r"(?<!\*)(\*{1,3})(?![\s*])(.+?)(?<![\s*])\1(?!\*)", re.DOTALL),
+    "_": lazy_pattern(r"(?<!\w)(_{1,3})(?![\s_])(.+?)(?<![\s_])\1(?!\w)", re.DOTALL),
+    "~": lazy_pattern(r"(?<!~)(~~)(?![\s~])(.+?)(?<![\s~])\1(?!~)", re.DOTALL),
 }
 
 

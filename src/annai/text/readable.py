@@ -3,6 +3,7 @@
 import re
 from functools import lru_cache
 
+from annai.definitions import lazy_pattern
 from annai.types import Format
 
 READ_ATTRIBUTES = ("alt", "title", "label", "text", "heading", "description", "summary", "caption")
@@ -32,7 +33,7 @@ def readable(text: str, text_format: Format, *, is_shown: bool = False) -> str:
     return text
 
 
-_MARKDOWN_HINT = re.compile(r"[<{]|\]:|^import\s|^export\s", re.MULTILINE)
+_MARKDOWN_HINT = lazy_pattern(r"[<{]|\]:|^import\s|^export\s", re.MULTILINE)
 
 # No pattern takes more than linear time: what repeats is possessive, or ends where the same construct begins again.
 _QUOTED = r"""(?:"[^"]*+"|'[^']*+')"""
@@ -44,7 +45,7 @@ _AFTER_WORD = (
     r"/|(?:abbr|[abisqu]|br|cite|code|del|dfn|em|img|ins|kbd|mark|ruby|samp|small|span|strong|su[bp]|var|wbr)\b"
 )
 
-_MARKDOWN = re.compile(
+_MARKDOWN = lazy_pattern(
     rf"""[\n<`{{\\](?:
     (?<=\n)(?:
         (?P<fence>[ \t>]*+(?:(?:[-*+]|\d{{1,9}}[.)])[ \t]++)*+(?P<marks>`{{3,}}(?=[^`\n]*$)|~{{3,}})[^\n]*
@@ -78,14 +79,14 @@ _MARKDOWN = re.compile(
 _TEXT = frozenset(("fence", "indented", "escape", "code", "element", None))
 """What is left as it is: code, and comments and scripts without an end."""
 
-_VALUE = re.compile(rf"""(?<![\w-])(?:{"|".join(READ_ATTRIBUTES)})\s*=\s*\{{?\s*(?:"([^"]*)"|'([^']*)')""")
-_ARGUMENT = re.compile(r""""([^"]*)"|'([^']*)'""")
+_VALUE = lazy_pattern(rf"""(?<![\w-])(?:{"|".join(READ_ATTRIBUTES)})\s*=\s*\{{?\s*(?:"([^"]*)"|'([^']*)')""")
+_ARGUMENT = lazy_pattern(r""""([^"]*)"|'([^']*)'""")
 
-_RST = re.compile(
+_RST = lazy_pattern(
     r"\n([ \t]*+)\.\.(?:[ \t]++(?![_\[|]|[\w:.+-]+::)\S[^\n]*+(?:\n(?:[ \t\r]*+(?=\n)|\1[ \t]++[^\n]*+))*+|[ \t\r]*+$)",
     re.MULTILINE,
 )
-_NOT_LINE_END = re.compile(r"[^\n\r]")
+_NOT_LINE_END = lazy_pattern(r"[^\n\r]")
 
 
 def _blank_indexed(match: re.Match[str]) -> str:

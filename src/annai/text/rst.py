@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
 
+from annai.definitions import lazy_pattern
 from annai.text.lines import Lines
 from annai.types import Heading, Outline
 
@@ -44,16 +45,16 @@ def plain_title(source: str) -> str:
 
 
 _MARKUP: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"``(.+?)``"), r"\1"),
-    (re.compile(r":[\w:+.-]+:(?=`)"), ""),
-    (re.compile(r"`([^`<]+?)\s*<[^`<>]*>`_{0,2}"), r"\1"),
-    (re.compile(r"`([^`]+)`_{0,2}"), r"\1"),
-    (re.compile(r"(?<![\w*])(\*{1,2})(?![\s*])([^*]+)(?<!\s)\1(?![\w*])"), r"\2"),
-    (re.compile(r"\\(.)"), r"\1"),
+    (lazy_pattern(r"``(.+?)``"), r"\1"),
+    (lazy_pattern(r":[\w:+.-]+:(?=`)"), ""),
+    (lazy_pattern(r"`([^`<]+?)\s*<[^`<>]*>`_{0,2}"), r"\1"),
+    (lazy_pattern(r"`([^`]+)`_{0,2}"), r"\1"),
+    (lazy_pattern(r"(?<![\w*])(\*{1,2})(?![\s*])([^*]+)(?<!\s)\1(?![\w*])"), r"\2"),
+    (lazy_pattern(r"\\(.)"), r"\1"),
 )
-_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*\Z")
-_SIMPLE_BORDER = re.compile(r"=+(?: +=+)+\Z")
-_GRID_BORDER = re.compile(r"\+(?:[-=]+\+)+\Z")
+_ADORNMENT = lazy_pattern(r"([!-/:-@\[-`{-~])\1*\Z")
+_SIMPLE_BORDER = lazy_pattern(r"=+(?: +=+)+\Z")
+_GRID_BORDER = lazy_pattern(r"\+(?:[-=]+\+)+\Z")
 _NOT_UNDERLINES = ("::", "..")
 
 

@@ -1,10 +1,10 @@
 """Which sentences has a passage? What people read of it, rows of tables and lines of code, with their positions."""
 
-import re
 from bisect import bisect_right
 from itertools import pairwise
 from typing import NamedTuple
 
+from annai.definitions import lazy_pattern
 from annai.text.outline import strip_markup
 from annai.text.readable import readable
 from annai.text.tokens import is_cjk
@@ -217,21 +217,21 @@ def join_sentences(first: str, second: str) -> str:
 
 
 _CJK_MARKS = "。！？｡、」』）】"
-_FENCE = re.compile(r"(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})([^`]*)\Z")
-_ANY_FENCE = re.compile(r"\n[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})([^\n]*)")
-_PROSE_FENCE = re.compile(r"\{(?!code|literal|eval|doctest|test|jupyter)")
-_CODE_DIRECTIVE = re.compile(r"\.\. (?:code|code-block|sourcecode|testcode|testoutput|parsed-literal|highlight)::")
-_TEXT_DIRECTIVE = re.compile(r"\.\. (?:note|tip|hint|important|warning|caution|danger|seealso|admonition)::\s*")
-_HEADING = re.compile(r"#{1,6}(?:\s|\Z)")
-_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\Z")
-_LIST_ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])\s+(?=\S)")
-_IMPORT = re.compile(r"\s*(?:import|export|from|using|package|require|#include)\b")
-_NO_TEXT = re.compile(r"\[!\w+\]\Z|:::.*\Z|\([\w./:-]+\)=\Z|\.\. |:[\w-]+:(?:\s|\Z)|\[TOC\]\Z|[\W_]*\Z")
-_LINK = re.compile(
+_FENCE = lazy_pattern(r"(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})([^`]*)\Z")
+_ANY_FENCE = lazy_pattern(r"\n[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})([^\n]*)")
+_PROSE_FENCE = lazy_pattern(r"\{(?!code|literal|eval|doctest|test|jupyter)")
+_CODE_DIRECTIVE = lazy_pattern(r"\.\. (?:code|code-block|sourcecode|testcode|testoutput|parsed-literal|highlight)::")
+_TEXT_DIRECTIVE = lazy_pattern(r"\.\. (?:note|tip|hint|important|warning|caution|danger|seealso|admonition)::\s*")
+_HEADING = lazy_pattern(r"#{1,6}(?:\s|\Z)")
+_UNDERLINE = lazy_pattern(r"([!-/:-@\[-`{-~])\1{2,}\Z")
+_LIST_ITEM = lazy_pattern(r"(?:[-*+•]|\d{1,9}[.)])\s+(?=\S)")
+_IMPORT = lazy_pattern(r"\s*(?:import|export|from|using|package|require|#include)\b")
+_NO_TEXT = lazy_pattern(r"\[!\w+\]\Z|:::.*\Z|\([\w./:-]+\)=\Z|\.\. |:[\w-]+:(?:\s|\Z)|\[TOC\]\Z|[\W_]*\Z")
+_LINK = lazy_pattern(
     r"!?\[(?:[^\[\]]|!?\[[^\[\]]*\](?:\([^()]*\))?)*\](?:\([^()]*\)|\[[^\[\]]*\])|<?(?:https?|ftp)://[^\s<>]+>?"
 )
-_TEXT_WITHOUT_LINKS = re.compile(r"[^\W\d_]")
-_SENTENCE_END = re.compile(
+_TEXT_WITHOUT_LINKS = lazy_pattern(r"[^\W\d_]")
+_SENTENCE_END = lazy_pattern(
     r"[.!?。！？｡](?:(?<=[。！？｡])(?![。！？｡」』）)】\]\"'”’])"
     r"|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<! vs\.)(?<! cf\.)(?<! etc\.)[)\"'”’*_`]*\s+(?=[^\W_a-z]|[\"'“‘(\[*_`]))"
 )

@@ -3,11 +3,13 @@
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 
 import Stemmer
+
+from annai.definitions import lazy_pattern
 
 # Kanji, kana, their iteration and length marks, and Hangul: scripts without (reliable) spaces between words.
 CJK_SPANS = (
@@ -32,32 +34,35 @@ _SYMBOLS = (
     "\u2900-\u2bff\u3012\u3013\u3020\u3036\U0001f000-\U0001f3fa\U0001f400-\U0001faff"
 )
 
-KATAKANA_WORD = re.compile(rf"[{_KATAKANA}][{_KATAKANA}ー]{{2,}}")
+KATAKANA_WORD = lazy_pattern(rf"[{_KATAKANA}][{_KATAKANA}ー]{{2,}}")
 """A word in katakana, long enough to be recognised by itself."""
 
 KATAKANA_MARK = "\u30a0"
 """What the term of a whole katakana word begins with, so that it differs from all pairs of characters."""
 
-_WORD = re.compile(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+|[{_SYMBOLS}]")
+_WORD = lazy_pattern(rf"[{_CJK}]+|[cCfF]#|[cC]\+\+|[^\W{_CJK}]+|[{_SYMBOLS}]")
+_ASCII_WORD = re.compile(r"[cCfF]#|[cC]\+\+|\w+", re.ASCII)
 _NOT_IN_ASCII_RUNS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "_+#")}
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
-_FINAL_LONG_VOWEL = re.compile(rf"ー(?<=[{_KATAKANA}ー]{{2}}ー)(?![{_KATAKANA}ー])")
-_QUOTED = re.compile(r'["“”]([^"“”]+)["“”]|`([^`]+)`')
-_RUN = re.compile(r"[!-~]+")
+_PART = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
+_FINAL_LONG_VOWEL = lazy_pattern(rf"ー(?<=[{_KATAKANA}ー]{{2}}ー)(?![{_KATAKANA}ー])")
+_QUOTED = lazy_pattern(r'["“”]([^"“”]+)["“”]|`([^`]+)`')
+_RUN = lazy_pattern(r"[!-~]+")
 _SENTENCE_PUNCTUATION = ",;:!?\"'`*"
-_CAMEL_CASE, _LOWER_CAMEL_CASE = re.compile(r"[a-z][A-Z]"), re.compile(r"\A[a-z]+[A-Z]")
-_CODE_MARK = re.compile(r"[_=<>{}\[\]$@\\|^#]|\(\)|::|\A--\w|\A[./]+\w|[A-Za-z0-9]\.[A-Za-z0-9_]|\w:\w|/.*/")
-_LINE_MARK = re.compile(r"[=<>{}\[\]()$@\\|^#/*+&%~_;]|:(?=\s)|\s--?[A-Za-z]")
-_RUN_MARK = re.compile(r"[^\w\s]|\d")
-_NAME = re.compile(r"(?<![\w./:@#$%&=<>{}\[\]\\|^~+*\-])[A-Za-z][A-Za-z_]+(?![\w/:@=<>{}\[\]\\|^~+*\-]|\.\w)", re.ASCII)
+_CAMEL_CASE, _LOWER_CAMEL_CASE = lazy_pattern(r"[a-z][A-Z]"), lazy_pattern(r"\A[a-z]+[A-Z]")
+_CODE_MARK = lazy_pattern(r"[_=<>{}\[\]$@\\|^#]|\(\)|::|\A--\w|\A[./]+\w|[A-Za-z0-9]\.[A-Za-z0-9_]|\w:\w|/.*/")
+_LINE_MARK = lazy_pattern(r"[=<>{}\[\]()$@\\|^#/*+&%~_;]|:(?=\s)|\s--?[A-Za-z]")
+_RUN_MARK = lazy_pattern(r"[^\w\s]|\d")
+_NAME = lazy_pattern(
+    r"(?<![\w./:@#$%&=<>{}\[\]\\|^~+*\-])[A-Za-z][A-Za-z_]+(?![\w/:@=<>{}\[\]\\|^~+*\-]|\.\w)", re.ASCII
+)
 _SENTENCE_ENDS = "?!.,; "
-_HEADING_ID, _ARGUMENTS = re.compile(r"\s*\{[#/][^{}]*\}\Z"), re.compile(r"(?<=\w)\([^()]*\)\Z")
-_CONTRACTION = re.compile(r"['’]t\b")
-_SYMBOL = re.compile(f"[{_SYMBOLS}]")
-_ASKING = re.compile(
+_HEADING_ID, _ARGUMENTS = lazy_pattern(r"\s*\{[#/][^{}]*\}\Z"), lazy_pattern(r"(?<=\w)\([^()]*\)\Z")
+_CONTRACTION = lazy_pattern(r"['’]t\b")
+_SYMBOL = lazy_pattern(f"[{_SYMBOLS}]")
+_ASKING = lazy_pattern(
     "教えて|って何|とは何か?|何ですか|方法|やり方|仕方|explain|please|tell me about|difference between"
 )
-_HIRAGANA_ONLY = re.compile(r"[\u3041-\u309fー]+\Z")
+_HIRAGANA_ONLY = lazy_pattern(r"[\u3041-\u309fー]+\Z")
 
 MAX_WORD_CHARACTERS = 64
 """Longer runs of letters are data (hashes, base64), not words: only their beginning counts."""
@@ -105,12 +110,12 @@ def words(text: str) -> list[str]:
     character, so that every single character begins a word. A long vowel mark at the end of a katakana word is
     dropped, so that サーバー and サーバ are the same word. A symbol such as → or 🎉 is a word.
     """
-    return list(chain.from_iterable(map(_WORD_CACHE.__getitem__, _WORD.findall(normalise(text)))))
+    return list(chain.from_iterable(map(_WORD_CACHE.__getitem__, word_runs(normalise(text)))))
 
 
 def word_runs(text: str) -> list[str]:
     """The runs of a normalised text that `words` makes words of, in the order of the text."""
-    return _WORD.findall(text)
+    return _word_pattern(text).findall(text)
 
 
 @lru_cache(maxsize=1)  # a text's words and its subwords are made one after the other
@@ -123,10 +128,11 @@ def words_of_run(run: str) -> list[str]:
     """The words of a part of a normalised text that ends where runs end; looked up anew each time."""
     if run.isascii() and run.isalpha() and run[1:].islower():
         return [_STEMMER.stemWord(run.lower()[:MAX_WORD_CHARACTERS])]
-    return [word for each in _WORD.findall(run) for word in _terms(each)]
+    return [word for each in word_runs(run) for word in _terms(each)]
 
 
-def query_words(text: str) -> dict[str, float]:
+@lru_cache(maxsize=64)  # every step of a search asks for those of its question
+def query_words(text: str) -> Mapping[str, float]:
     """The distinct words of a query with their weights, in the order of the query.
 
     As `words`, except that a CJK run of more than one character gives only its pairs. A word of one CJK character
@@ -135,7 +141,7 @@ def query_words(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     text = normalise(text)
     asking = {word for phrase in _ASKING.findall(text) for word in words(phrase)}
-    for run in _WORD.findall(text):
+    for run in word_runs(text):
         terms = _WORD_CACHE[run]
         if len(terms) > 1 and is_cjk(run):
             terms = terms[:-1]
@@ -146,8 +152,8 @@ def query_words(text: str) -> dict[str, float]:
 
 def word_weight(word: str) -> float:
     """How much a word counts: 1, or `STOP_WORD_WEIGHT` for English stop words, words all in hiragana and symbols."""
-    says_little = word in _STOP_STEMS or _HIRAGANA_ONLY.match(word) or _SYMBOL.match(word)
-    return STOP_WORD_WEIGHT if says_little else 1.0
+    is_in_kana_or_sign = not word.isascii() and (_HIRAGANA_ONLY.match(word) or _SYMBOL.match(word))
+    return STOP_WORD_WEIGHT if is_in_kana_or_sign or word in _STOP_STEMS else 1.0
 
 
 def exact_phrases(text: str) -> list[str]:
@@ -164,7 +170,7 @@ def exact_phrases(text: str) -> list[str]:
     quoted = [
         phrase
         for in_quotes, in_backticks in _QUOTED.findall(text)
-        if _WORD.search(phrase := in_quotes or in_backticks)
+        if word_runs(phrase := in_quotes or in_backticks)
         and (in_backticks or 1 not in others.values() or 1 in query_words(phrase).values())
     ]
     if not text.isascii():
@@ -215,7 +221,7 @@ def katakana_terms(text: str) -> list[str]:
 def _plain_words(text: str) -> Iterator[re.Match[str]]:
     """The words of ASCII letters that have no parts, outside of anything that may be code."""
     prose = _RUN.sub(_blank_code, text)
-    for match in _WORD.finditer(prose):
+    for match in runs(prose):
         run, start, end = match.group(), *match.span()
         is_plain = run.isascii() and run.isalpha() and len(_PART.findall(run)) == 1
         is_accented = any(map(unicodedata.combining, prose[max(start - 1, 0) : start] + prose[end : end + 1]))
@@ -245,7 +251,7 @@ def phrase_score(text: str, phrase: str, heading: str = "") -> float:
 
 def runs(text: str) -> Iterator[re.Match[str]]:
     """The runs of a normalised text that `words` makes words of."""
-    return _WORD.finditer(text)
+    return _word_pattern(text).finditer(text)
 
 
 def is_cjk(text: str) -> bool:
@@ -286,6 +292,11 @@ def _blank_code(match: re.Match[str]) -> str:
 def _token_pattern() -> re.Pattern[str]:
     # Compiling it takes milliseconds, and most searches measure nothing.
     return re.compile(rf"[{_CJK}]|\d{{1,{MAX_TOKEN_DIGITS}}}|[^\W\d_{_CJK}]{{1,{MAX_TOKEN_LETTERS}}}|[^\w\s]|_+")
+
+
+def _word_pattern(text: str) -> re.Pattern[str]:
+    """What finds the runs of a text; in ASCII the same as in others, by a pattern that is compiled in no time."""
+    return _ASCII_WORD if text.isascii() else _WORD
 
 
 def _name(heading: str) -> str:

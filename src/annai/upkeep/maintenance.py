@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.definitions import dataclass
 from annai.engine import Engine
 from annai.errors import CollectionError, StoreError
 from annai.project import Done, Progress

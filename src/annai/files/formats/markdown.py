@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from annai.definitions import dataclass
 from annai.files.pages import page_marker
 
 MAX_LEVEL = 6

@@ -8,9 +8,9 @@ refused with a sentence to act on.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from annai.definitions import dataclass
 from annai.errors import QueryError
 from annai.values import Limits, TypeHint, decode, shorten, suggest
 

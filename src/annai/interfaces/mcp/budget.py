@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from annai.answers import Hit
+from annai.definitions import dataclass
 from annai.errors import QueryError
 from annai.files.pages import place
 from annai.text.lines import LINE_END

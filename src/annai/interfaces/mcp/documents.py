@@ -1,10 +1,10 @@
 """What does a document say? All of it, one section, its parent or children, or some lines, in pages that fit."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from annai.answers import breadcrumbs
+from annai.definitions import dataclass
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.budget import (
     MIN_EXCERPT_TOKENS,

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from annai.answers import Answer, Hit, Query
+from annai.definitions import dataclass
 from annai.files.pages import page_name
 from annai.interfaces.mcp.budget import (
     Excerpt,

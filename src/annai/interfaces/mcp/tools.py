@@ -1,7 +1,7 @@
 """What can an agent do? The tools: how they are described to a model, and what each of them does."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from annai.answers import Content, Mode, Sort
@@ -13,6 +13,7 @@ from annai.asking.query import (
     make_query,
 )
 from annai.config import Config
+from annai.definitions import dataclass
 from annai.errors import NotFound, QueryError
 from annai.interfaces.mcp.arguments import Argument, check_arguments
 from annai.interfaces.mcp.documents import document_result

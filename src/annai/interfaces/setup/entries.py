@@ -7,11 +7,11 @@ import shutil
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from annai.config import CONFIG_NAME, Config
+from annai.definitions import dataclass
 from annai.errors import ConfigError
 from annai.interfaces.setup.edits import BOM, FORMATS, entries, remove_entry, set_entry
 from annai.interfaces.setup.programs import Level, Program

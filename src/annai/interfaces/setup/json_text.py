@@ -3,8 +3,8 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from annai.definitions import dataclass
 from annai.interfaces.setup.values import Entry, Json, Path, nested
 
 _STRING = r'"(?:\\.|[^"\\])*"'

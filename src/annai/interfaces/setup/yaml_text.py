@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import yaml
 
+from annai.definitions import dataclass
 from annai.errors import ConfigError
 from annai.interfaces.setup.values import Entry, Json, Path
 

@@ -2,11 +2,11 @@
 
 import logging
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from psycopg import errors
 
+from annai.definitions import dataclass
 from annai.errors import NewerIndex, StoreError
 from annai.stores.postgres import metadata
 from annai.stores.postgres.schema import MIGRATIONS, READABLE_FROM

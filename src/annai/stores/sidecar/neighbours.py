@@ -5,7 +5,6 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.answers import Where
+from annai.definitions import dataclass
 from annai.errors import StoreError
 from annai.stores.base import Vectors
 from annai.stores.sqlite.search_index import Span

@@ -5,7 +5,6 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,6 +15,7 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
 from annai.answers import Where
+from annai.definitions import dataclass
 from annai.errors import IndexBusy, StoreError, StoreFull
 from annai.settings import StoreSettings
 from annai.stores.base import Vectors

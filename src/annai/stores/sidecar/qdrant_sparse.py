@@ -7,11 +7,11 @@ the same score that every other store gives.
 import base64
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.definitions import dataclass
 from annai.stores.bm25 import (
     FIELD_COUNTS,
     K1,

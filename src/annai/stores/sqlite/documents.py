@@ -27,10 +27,10 @@ from annai.text.keywords import Keywords
 from annai.text.metadata import metadata
 from annai.types import Document, ListedDocument, MetadataField, Statistics, StoredSection
 
-_SELECT_DOCUMENT = f"""
-    SELECT {names(STATE_COLUMNS, "f")}, {names(DOCUMENT_COLUMNS, "d")}
-    FROM documents d JOIN files f ON f.id = d.id JOIN collections c ON c.id = f.collection_id
-    WHERE c.name = ? AND f.path = ?
+_SELECT_DOCUMENTS = f"""
+    SELECT c.name, {names(STATE_COLUMNS, "f")}, {names(DOCUMENT_COLUMNS, "d")}
+    FROM json_each(?) asked CROSS JOIN collections c ON c.name = asked.value ->> 0
+    CROSS JOIN files f ON f.collection_id = c.id AND f.path = asked.value ->> 1 CROSS JOIN documents d ON d.id = f.id
 """
 _SELECT_SECTIONS = select_sections("", "index_requests")
 _LOOK_UP = select_sections("", "index_requests", "carray(?) asked CROSS JOIN sections s ON s.id = asked.value")
@@ -77,9 +77,13 @@ class Documents:
 
     def document(self, collection: str, path: str) -> Document | None:
         """The document, or None."""
-        row = self._database.row(_SELECT_DOCUMENT, (collection, path))
-        state = len(STATE_COLUMNS)
-        return read_document(collection, row[:state], row[state:]) if row else None
+        return self.documents_at([(collection, path)]).get((collection, path))
+
+    def documents_at(self, addresses: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Document]:
+        """The documents of these collections and paths, in one statement."""
+        rows = self._database.rows(_SELECT_DOCUMENTS, (json.dumps(addresses, ensure_ascii=False),))
+        past = 1 + len(STATE_COLUMNS)
+        return {(row[0], row[1]): read_document(row[0], row[1:past], row[past:]) for row in rows}
 
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document."""

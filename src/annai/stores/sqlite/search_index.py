@@ -6,13 +6,13 @@ the file has others (`stores.sidecar`). Whatever they find, the file says which 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annai.answers import Where
+from annai.definitions import dataclass
 from annai.stores.base import IndexedDocument, Scored, Vectors
 from annai.stores.sqlite.collections import Collections
 from annai.stores.sqlite.database import Database

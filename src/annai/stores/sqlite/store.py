@@ -84,6 +84,10 @@ class SqliteStore(Store):
         """The document, or None."""
         return self._documents.document(collection, path)
 
+    def documents_at(self, addresses: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Document]:
+        """The documents of these collections and paths."""
+        return self._documents.documents_at(addresses)
+
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document."""
         return self._documents.sections(collection, path)

@@ -4,11 +4,12 @@ A list is found by a walk through every segment, and a typo may stand for a thou
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
+
+from annai.definitions import dataclass
 
 MANY_WORDS = 100
 """So many words are worth it."""
