@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +82,8 @@ class StaticEmbedder(AdditiveEmbedder):
 
     def token_ids(self, text: str) -> NDArray[np.uint16]:
         """The numbers of the text's subwords, its tokens, in its order."""
-        return np.fromiter(chain.from_iterable(self._model.subwords.encode_blocks(text)), np.uint16)
+        blocks = [*self._model.subwords.encode_blocks(text)]
+        return (blocks[0] if len(blocks) == 1 else np.concatenate(blocks)).astype(np.uint16)
 
     def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
         """A row for each token; the longer it is, the more the token counts."""

@@ -6,9 +6,12 @@ Units are short and repeat, so most of a text is looked up, not computed. No pie
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from annai.definitions import lazy_pattern
 from annai.embedders.piece_table import piece_table
@@ -122,40 +125,46 @@ class Subwords:
 
     def encode(self, text: str) -> list[int]:
         """The ids of the text's subwords in its order; a character that no piece covers has none."""
-        return list(chain.from_iterable(self.encode_blocks(text)))
+        return [number for block in self.encode_blocks(text) for number in block.tolist()]
 
-    def encode_blocks(self, text: str) -> Iterator[Iterable[int]]:
+    def encode_blocks(self, text: str) -> Iterator[NDArray[np.uint32]]:
         """As `encode`, some ids at a time, so that memory stays bounded for a text of any length."""
         for block in _blocks(normalise(text)):
-            yield chain.from_iterable(map(self._cache.__getitem__, _runs(block)))
+            yield np.frombuffer(b"".join(map(self._cache.__getitem__, _runs(block))), np.uint32)
 
     def encode_unit(self, unit: str) -> tuple[int, ...]:
         """The ids of the pieces that make up the unit with the best sum of scores.
 
         Of equally good ways, the one with the longest last piece is chosen.
         """
-        find_id, scores, longest_from, other = self._lookup()
+        find_id, scores, lengths_from, other, highest = self._lookup()
         size = len(unit)
         # For each end: its best score, and the start and the id of the piece that ends there.
         best, starts, ids = [0.0, *[-math.inf] * size], [0] * (size + 1), [-1] * (size + 1)
         for start, character in enumerate(unit):
             so_far, end = best[start], start + 1
-            piece = find_id(character)
-            score = so_far + (UNCOVERED_SCORE if piece is None else scores[piece])
-            if score > best[end] or (piece is None and score == best[end]):
-                best[end] = score
-                starts[end] = start
-                ids[end] = -1 if piece is None else piece
-            # Few pieces begin with any two characters, and most of these are short.
-            last = start + longest_from(unit[start : start + 2], other)
-            for end in range(start + 2, (last if last < size else size) + 1):
-                piece = find_id(unit[start:end])
-                if piece is not None:
-                    score = so_far + scores[piece]
-                    if score > best[end]:
-                        best[end] = score
-                        starts[end] = start
-                        ids[end] = piece
+            limit = so_far + highest
+            # Where there is a better way already, whatever the piece is, it is not looked up.
+            if best[end] < limit:
+                piece = find_id(character)
+                score = so_far + (UNCOVERED_SCORE if piece is None else scores[piece])
+                if score > best[end] or (piece is None and score == best[end]):
+                    best[end] = score
+                    starts[end] = start
+                    ids[end] = -1 if piece is None else piece
+            # Few pieces begin with any two characters, and these have few lengths.
+            for length in lengths_from(unit[start : start + 2], other):
+                end = start + length
+                if end > size:
+                    break
+                if best[end] < limit:
+                    piece = find_id(unit[start:end])
+                    if piece is not None:
+                        score = so_far + scores[piece]
+                        if score > best[end]:
+                            best[end] = score
+                            starts[end] = start
+                            ids[end] = piece
         found = []
         end = size
         while end:
@@ -170,7 +179,8 @@ class Subwords:
         if self._dictionary is None and isinstance(self.pieces, SortedPieces):
             self._units += 1
             if self._units <= SEARCHES_BEFORE_TABLE:
-                return _Lookup(self.pieces.find, self._scores, dict[str, int]().get, self.pieces.longest)
+                any_length = range(2, self.pieces.longest + 1)
+                return _Lookup(self.pieces.find, self._scores, dict[str, Sequence[int]]().get, any_length, math.inf)
             if self._units <= UNITS_BEFORE_DICTIONARY:
                 self._table = table = self._table or self._build_table()
                 return table
@@ -182,12 +192,22 @@ class Subwords:
         for piece in self.pieces:
             if len(piece) > longest_from.get(piece[:2], 2):
                 longest_from[piece[:2]] = len(piece)
-        return _Lookup(piece_table(self.pieces), self._scores, longest_from.get, 2)
+        up_to = {length: range(2, length + 1) for length in {2, *longest_from.values()}}
+        lengths_from: dict[str, Sequence[int]] = {start: up_to[longest] for start, longest in longest_from.items()}
+        highest = max(self._scores, default=0.0)
+        return _Lookup(piece_table(self.pieces), self._scores, lengths_from.get, up_to[2], highest)
 
     def _build_dictionary(self) -> "_Lookup":
         ids = dict(zip(self.pieces, range(len(self._scores)), strict=True))
-        longest_from = {piece[:2]: len(piece) for piece in sorted(ids, key=len)}
-        return _Lookup(ids.get, list(self._scores), longest_from.get, 1)  # a list is read faster than an array
+        lengths_from: dict[str, Sequence[int]] = {}
+        shared: dict[tuple[int, ...], tuple[int, ...]] = {}  # Most beginnings have the same few lengths.
+        for piece in sorted((piece for piece in ids if len(piece) > 1), key=len):
+            lengths = tuple(lengths_from.get(piece[:2], ()))
+            if len(piece) not in lengths:
+                lengths = (*lengths, len(piece))
+                lengths_from[piece[:2]] = shared.setdefault(lengths, lengths)
+        scores = list(self._scores)  # read faster than an array
+        return _Lookup(ids.get, scores, lengths_from.get, (), max(scores, default=0.0))
 
 
 class _Lookup(NamedTuple):
@@ -195,25 +215,27 @@ class _Lookup(NamedTuple):
 
     find_id: Callable[[str], int | None]
     scores: Sequence[float]
-    longest_from: Callable[[str, int], int]
-    """The first two characters of pieces → the length of the longest of these."""
-    other: int
-    """That of other characters."""
+    lengths_from: Callable[[str, Sequence[int]], Sequence[int]]
+    """The first two characters of pieces → the lengths that these may have, ascending, from 2 on."""
+    other: Sequence[int]
+    """Those of pieces with other characters."""
+    highest: float
+    """No score is higher."""
 
 
-class _RunCache(dict[str, tuple[int, ...]]):
-    """Run or unit → ids: a text repeats its words far more often than it has new ones."""
+class _RunCache(dict[str, bytes]):
+    """Run or unit → ids, packed: a text repeats its words far more often than it has new ones, and bytes join fast."""
 
     CAPACITY = 300_000
 
     def __init__(self, subwords: Subwords) -> None:
         self._encode_unit = subwords.encode_unit
 
-    def __missing__(self, run: str) -> tuple[int, ...]:
+    def __missing__(self, run: str) -> bytes:
         if run[0] == WORD_START or _is_kanji_or_kana(run[0]):
-            ids = self._encode_unit(run)
+            ids = array("I", self._encode_unit(run)).tobytes()
         else:
-            ids = tuple(chain.from_iterable(map(self.__getitem__, _units(run))))
+            ids = b"".join(map(self.__getitem__, _units(run)))
         if len(run) <= MAX_UNIT_CHARACTERS + 1:
             if len(self) >= self.CAPACITY:
                 self.clear()
@@ -224,6 +246,9 @@ class _RunCache(dict[str, tuple[int, ...]]):
 def _units(run: str) -> Iterator[str]:
     if _is_kanji_or_kana(run[0]):
         yield run
+        return
+    if run.isascii() and run.isalpha() and run[1:].islower() and len(run) <= MAX_UNIT_CHARACTERS:
+        yield WORD_START + run.lower()  # as below, for most words
         return
     for word in _WORD.findall(run):
         for part in _CAMEL.split(word):
