@@ -47,3 +47,16 @@ def test_words_stay_the_same_when_what_is_known_was_forgotten(monkeypatch: pytes
     monkeypatch.setattr(keywords, "MAX_PASSAGES", 2)
     assert [count_words(each) for each in extract_all([passage] * 5)] == [before] * 5
     assert before["server"][FIELD_NAMES.index("body")] == MAX_COUNT
+
+
+def test_words_are_the_same_however_many_texts_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    passages = [
+        Fields("表題", f"見出し{number}、→", "道", f"第{number}章、サーバー設定 café x{number}") for number in range(9)
+    ]
+    together = [*map(count_words, extract_all(passages))]
+    monkeypatch.setattr(keywords, "GROUP_CHARACTERS", 10)
+    assert [*map(count_words, extract_all(passages))] == together == [*map(expected_counts, passages)]
+
+
+def test_no_word_is_made_of_marks() -> None:
+    assert not words("".join(chr(code) for first, last in keywords.MARK_SPANS for code in range(first, last + 1)))

@@ -6,9 +6,10 @@ once: most of the time of indexing would otherwise go to dictionaries of strings
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,14 @@ MAX_COUNT = 255
 
 MAX_KNOWN_WORDS = 300_000
 """Words and runs of letters that are remembered from passage to passage."""
+
+GROUP_CHARACTERS = 50_000
+"""How much text that is not ASCII is read at once, at most, besides the last one."""
+
+MARK_SPANS = (
+    *((0x2010, 0x201F), (0x2022, 0x202F), (0x3000, 0x3004), (0x3008, 0x3011), (0x3014, 0x301F), (0x30FB, 0x30FB)),
+)
+"""Punctuation of which no word is made: without it, what is not CJK is mostly ASCII, which is read faster."""
 
 MAX_PASSAGES = 65_536
 """Passages whose words are counted at once: a word, a passage and a field together are one 64-bit number."""
@@ -67,14 +76,10 @@ def extract_all(passages: Sequence[Fields], also: Callable[[str], object] = len)
         for start in range(0, len(passages), MAX_PASSAGES):
             part = passages[start : start + MAX_PASSAGES]
             _KNOWN.forget_if_many()
-            known: dict[str, tuple[Codes, int]] = {}
-            texts: list[tuple[Codes, int]] = []
-            for text in (getattr(passage, name) for passage in part for name in FIELD_NAMES):
-                if text not in known:  # most passages of a document have the same title and path
-                    known[text] = _KNOWN.read(text)
-                    also(text)
-                texts.append(known[text])
-            found += _count([codes for codes, _ in texts], [length for _, length in texts])
+            texts = [getattr(passage, name) for passage in part for name in FIELD_NAMES]
+            # Most passages of a document have the same title and path.
+            known = _KNOWN.read([*dict.fromkeys(texts)], also)
+            found += _count([known[text][0] for text in texts], [known[text][1] for text in texts])
     return found
 
 
@@ -132,20 +137,24 @@ _FIRST_PAIR = 1 << 42
 """The codes from here on are pairs of CJK characters, 21 bits each, or one character and a zero."""
 
 _CHARACTER_BITS = 21
-_CJK = np.zeros(CJK_SPANS[-1][1] + 2, bool)
+_OTHER, _CJK, _MARK = range(3)
+_KINDS = np.zeros(CJK_SPANS[-1][1] + 2, np.uint8)
+"""The kind of every character; the last one stands for all after it."""
 for _first, _last in CJK_SPANS:
-    _CJK[_first : _last + 1] = True
+    _KINDS[_first : _last + 1] = _CJK
+for _first, _last in MARK_SPANS:
+    _KINDS[_first : _last + 1] = _MARK
 
 
-class _KnownWords(dict[str, tuple[int, ...]]):
-    """Run of letters → the codes of its words: a text repeats its words far more often than it has new ones."""
+class _KnownWords(dict[str, bytes]):
+    """Run of letters → the codes of its words, packed: a text repeats its words far more often than it has new ones."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self._numbers: dict[str, int] = {}
 
-    def __missing__(self, run: str) -> tuple[int, ...]:
-        codes = tuple(map(self.number, words_of_run(run)))
+    def __missing__(self, run: str) -> bytes:
+        codes = array("q", map(self.number, words_of_run(run))).tobytes()
         if len(run) <= MAX_WORD_CHARACTERS:
             self[run] = codes
         return codes
@@ -165,22 +174,46 @@ class _KnownWords(dict[str, tuple[int, ...]]):
         names = [self._names[code] for code in codes[: len(codes) - len(pairs)].tolist()]
         return names + [text[start : start + 2].rstrip("\0") for start in range(0, len(text), 2)]
 
-    def read(self, text: str) -> tuple[Codes, int]:
-        """The codes of a text's words in no order, and how many words count."""
-        if text.isascii():
-            codes = self._codes(ascii_runs(text))
-            return codes, len(codes)
-        text = normalise(text)
-        characters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4").astype(np.int64)
-        is_cjk = _CJK[np.minimum(characters, len(_CJK) - 1)]
-        starts, ends = _edges(is_cjk)
-        pairs = (characters << _CHARACTER_BITS) + _FIRST_PAIR
-        pairs[:-1] += np.where(ends[:-1], 0, characters[1:])
-        # What is not CJK, with a space in place of every run that is.
-        rest = np.where(is_cjk, 32, characters)[~is_cjk | starts].astype("<u4").tobytes()
-        runs = self._codes(word_runs(rest.decode("utf-32-le", "surrogatepass")))
-        katakana = np.array([self.number(term) for term in katakana_terms(text)], np.int64)
-        return np.concatenate((pairs[is_cjk], runs, katakana)), int(np.count_nonzero(is_cjk)) + len(runs)
+    def read(self, texts: Sequence[str], also: Callable[[str], object]) -> dict[str, tuple[Codes, int]]:
+        """For each text the codes of its words, in no order, and how many words count; `also` is called with it."""
+        found: dict[str, tuple[Codes, int]] = {}
+        others: list[tuple[str, str]] = []
+        for text in texts:
+            if text.isascii():
+                codes = self._codes(ascii_runs(text))
+                found[text] = codes, len(codes)
+            else:
+                others.append((text, normalise(text)))
+            also(text)
+        for group in _groups(others):
+            found |= zip((text for text, _ in group), self._read_together([text for _, text in group]), strict=True)
+        return found
+
+    def _read_together(self, texts: Sequence[str]) -> Iterator[tuple[Codes, int]]:
+        """As `read`, for normalised texts that are not ASCII: one after another, they would take longer."""
+        ends = np.cumsum([len(text) + 1 for text in texts])
+        joined = "".join(f"{text}\n" for text in texts)  # No word has a line end in it.
+        characters = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), "<u4")
+        kinds = _KINDS.take(characters, mode="clip")
+        is_cjk = kinds == _CJK
+        firsts = np.flatnonzero(is_cjk)
+        seconds = characters[firsts + 1] * is_cjk[firsts + 1]
+        pairs = (characters[firsts].astype(np.int64) << _CHARACTER_BITS) + _FIRST_PAIR + seconds
+        # What is not CJK, with a space in place of every run that is, and of every mark.
+        is_kept = ~is_cjk
+        is_kept[1:] |= is_cjk[1:] & ~is_cjk[:-1]
+        is_kept[0] = True
+        rest = np.where(kinds == _OTHER, characters, ord(" "))[is_kept].tobytes().decode("utf-32-le", "surrogatepass")
+        bounds = zip(
+            pairwise((0, *np.searchsorted(firsts, ends).tolist())),
+            pairwise((0, *np.cumsum(is_kept)[ends - 1].tolist())),
+            strict=True,
+        )
+        for text, ((first, after), (start, end)) in zip(texts, bounds, strict=True):
+            between = rest[start:end]
+            runs = self._codes(ascii_runs(between) if between.isascii() else word_runs(between))
+            katakana = np.array([self.number(term) for term in katakana_terms(text)], np.int64)
+            yield np.concatenate((pairs[first:after], runs, katakana)), after - first + len(runs)
 
     def forget_if_many(self) -> None:
         """Bound the memory that known words take."""
@@ -189,15 +222,21 @@ class _KnownWords(dict[str, tuple[int, ...]]):
             self._names, self._numbers = [], {}
 
     def _codes(self, runs: Sequence[str]) -> Codes:
-        return np.fromiter(chain.from_iterable(map(self.__getitem__, runs)), np.int64)
+        return np.frombuffer(b"".join(map(self.__getitem__, runs)), np.int64)
 
 
-def _edges(inside: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Where runs of true values begin, and where they end."""
-    starts, ends = inside.copy(), inside.copy()
-    starts[1:] &= ~inside[:-1]
-    ends[:-1] &= ~inside[1:]
-    return starts, ends
+def _groups(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Texts, with their normalised forms, in groups that do not take much memory."""
+    group: list[tuple[str, str]] = []
+    size = 0
+    for each in texts:
+        group.append(each)
+        size += len(each[1])
+        if size >= GROUP_CHARACTERS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 _LOCK = threading.Lock()
