@@ -23,9 +23,10 @@ from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, STAGING_SUFF
 from annai.timer import timer, timestamp
 from annai.types import Change, ChangeKind, Collection, Document, LeftOut, Problem, Request
 
-CLAIM_FILES, CLAIM_SHARE = 128, 1 / 32
-"""Requests taken from the queue at a time: at least so many, to embed them together, and at least this share of a
-run: each time the folders of the files are listed, which must not grow faster than the work."""
+CLAIM_FILES, CLAIM_SHARE, CLAIM_SECONDS = 128, 1 / 32, 3.0
+"""Requests taken from the queue at a time: at least so many, to embed them together, at least this share of a run,
+since each time the folders of the files are listed, which must not grow faster than the work, and as many as take so
+long, since those who prepare files wait while the last of them are written."""
 
 RETRY_SECONDS, RETRY_FACTOR = 2.0, 4.0
 """Seconds before a failed request is retried, and how many times longer each further wait is."""
@@ -58,7 +59,7 @@ class Indexer:
         about a document (the embedder, the disk) makes the collection's requests wait for a retry, and is raised when
         those of the other collections are done.
         """
-        limit = max(CLAIM_FILES, int(run.total * CLAIM_SHARE))
+        limit = max(CLAIM_FILES, int(run.total * CLAIM_SHARE), int(run.files_per_second * CLAIM_SECONDS))
         claimed = self._store.requests.claim(limit, here(self._store, self._config))
         if not claimed:
             return None

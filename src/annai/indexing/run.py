@@ -1,6 +1,7 @@
 """How far is a run of indexing, who works for it, and shall it stop?"""
 
 from collections.abc import Callable
+from time import perf_counter
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +22,7 @@ class Run:
     ) -> None:
         self.processes = Processes(config)
         self.done = Done(0, 0)
+        self._started = perf_counter()
         self._progress = progress
         self._stop = stop
         self._error: Exception | None = None
@@ -30,8 +32,15 @@ class Run:
         """How many files it has, as far as is known."""
         return self.done.total
 
+    @property
+    def files_per_second(self) -> float:
+        """How many files it has prepared a second since the first were expected."""
+        return self.done.files / max(perf_counter() - self._started, 0.01)
+
     def expect(self, files: int, total: int) -> None:
         """So many files are done, and there are so many in all."""
+        if not self.total:
+            self._started = perf_counter()
         files = max(files, self.done.files)
         self.done = Done(files, max(total, files), self.done.size, self.done.passages)
         self._tell()
