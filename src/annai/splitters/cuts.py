@@ -124,16 +124,20 @@ _LOOK_BACK_CHARACTERS = 4
 _MAX_CODE_POINTS = 32
 """Code points in the longest sequence that is kept together as one visible character."""
 
-_LINE_END = r"(?>\r\n?|\n)"
+# Patterns that begin with a set of characters are found several times as fast.
+_LINE_END = r"[\r\n](?:(?<=\r)\n)?+"
 _CLOSING = "」』）)】〉》］\\]}”’\"'»"
 _BLANK_LINES = re.compile(rf"(?:[ \t]*+{_LINE_END})+")
 _BLANK_LINE = re.compile(rf"{_LINE_END}(?:[ \t]*{_LINE_END})+")
-_SENTENCE = re.compile(
-    rf"(?:[。！？｡]++[{_CLOSING}]*+|(?<![.!?])[.!?]++[{_CLOSING}]*+(?=\s))[ \t\u3000]*{_LINE_END}?",
+_SENTENCE_END = (
+    rf"(?:(?<=[。！？｡])[。！？｡]*+[{_CLOSING}]*+|(?<=[.!?])(?<![.!?]{{2}})[.!?]*+[{_CLOSING}]*+(?=\s))"
+    rf"[ \t\u3000]*(?:{_LINE_END})?"
 )
+"""What follows the first mark at the end of a sentence."""
+_SENTENCE = re.compile(rf"[。！？｡.!?]{_SENTENCE_END}")
 _LINE = re.compile(_LINE_END)
 _WHITESPACE = re.compile(r"\s+")
-_SENTENCE_OR_LINE = re.compile(rf"{_SENTENCE.pattern}|{_LINE_END}")
+_SENTENCE_OR_LINE = re.compile(rf"[。！？｡.!?\r\n](?:{_SENTENCE_END}|(?<=\r)\n?+|(?<=\n))")
 _PREFERENCES = (
     # A long block (code, a table) is cut at line ends rather than after a full stop inside a line.
     (_BLANK_LINE, True),

@@ -17,7 +17,7 @@ class Lines:
         line_end = LINE_END if "\r" in text else _UNIX_LINE_END  # three times as fast
         # Packed: a text of ten million characters may have millions of lines.
         self.starts = array("q", [start])
-        self.starts.extend(match.end() for match in line_end.finditer(text, start))
+        self.starts.extend(map(re.Match.end, line_end.finditer(text, start)))
 
     def number(self, position: int) -> int:
         """The number of the line at a position, counted from 1."""

@@ -109,9 +109,13 @@ def _blank_shown(match: re.Match[str]) -> str:
 def _blank(source: str, kept: list[tuple[int, int]]) -> str:
     parts, at = [], 0
     for start, end in kept:
-        parts += [_NOT_LINE_END.sub(" ", source[at:start]), source[start:end]]
+        parts += [_blanks(source[at:start]), source[start:end]]
         at = end
-    return "".join((*parts, _NOT_LINE_END.sub(" ", source[at:])))
+    return "".join((*parts, _blanks(source[at:])))
+
+
+def _blanks(source: str) -> str:
+    return _NOT_LINE_END.sub(" ", source) if "\n" in source or "\r" in source else " " * len(source)
 
 
 def _spans(pattern: re.Pattern[str], source: str) -> list[tuple[int, int]]:

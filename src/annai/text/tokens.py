@@ -261,6 +261,9 @@ def is_cjk(text: str) -> bool:
 
 def is_cjk_text(text: str) -> bool:
     """Whether a text is written in Japanese, Chinese or Korean: at least one in twenty of its characters is CJK."""
+    # Each CJK character takes at least two bytes more than one: most other texts need no pattern.
+    if (len(text.encode("utf-8", "surrogatepass")) - len(text)) * 10 < len(text):
+        return False
     return not text.isascii() and len(re.sub(rf"[{_CJK}]+", "", text)) * 20 <= len(text) * 19
 
 
