@@ -21,7 +21,8 @@ from annai.config import Config
 from annai.files import child
 from annai.indexing.preparation import Prepared, prepare_together
 from annai.stores.base import STAGING_SUFFIX, IndexedDocument
-from annai.types import Change, Collection, Document, FileState
+from annai.text.keywords import Keywords
+from annai.types import Change, Collection, Document, FileState, Outline
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -48,7 +49,7 @@ POLL_SECONDS = 0.2
 
 # The values that travel most are sent as the arguments that make them: by itself pickle has Python go through the
 # fields of each, which takes twice as long.
-for _kind in (Prepared, IndexedDocument, Document, FileState, Change):
+for _kind in (Prepared, IndexedDocument, Keywords, Document, Outline, FileState, Change):
     _values = attrgetter(*(each.name for each in fields(_kind)))
     copyreg.pickle(_kind, lambda value, values=_values: (type(value), values(value)))  # type: ignore[misc] # mypy sees no type of it
 

@@ -91,6 +91,11 @@ def count_given_words(*fields: Sequence[str]) -> Keywords:
         return _count(codes, [len(words) for words in fields])[0]
 
 
+def sorted_order(numbers: NDArray[np.integer], count: int) -> NDArray[np.int64]:
+    """The order in which numbers below `count` ascend, equal ones as they are: 16 bits are sorted far faster."""
+    return np.argsort(numbers.astype(np.uint16) if count <= 1 << 16 else numbers, kind="stable")
+
+
 def _count(texts: Sequence[Codes], lengths: Sequence[int]) -> list[Keywords]:
     """Count the words of passages; each passage has a text for every field."""
     fields = len(FIELD_NAMES)
@@ -112,7 +117,8 @@ def _count(texts: Sequence[Codes], lengths: Sequence[int]) -> list[Keywords]:
     rank[by_name] = np.arange(len(names), dtype=np.uint32)
     vocabulary = [names[number] for number in by_name]
     words = rank[np.cumsum(is_new_word) - 1]
-    order = np.argsort(passages * len(names) + words)
+    order = sorted_order(words, len(names))
+    order = order[sorted_order(passages[order], MAX_PASSAGES)]
     words, packed = words[order], packed[order]
     bounds = np.searchsorted(passages[order], np.arange(cells // fields + 1)).tolist()
     return [
@@ -170,9 +176,9 @@ class _KnownWords(dict[str, bytes]):
         """The words of codes, ascending."""
         pairs = codes[np.searchsorted(codes, _FIRST_PAIR) :] - _FIRST_PAIR
         characters = np.column_stack((pairs >> _CHARACTER_BITS, pairs & ((1 << _CHARACTER_BITS) - 1)))
-        text = characters.astype("<u4").tobytes().decode("utf-32-le")
-        names = [self._names[code] for code in codes[: len(codes) - len(pairs)].tolist()]
-        return names + [text[start : start + 2].rstrip("\0") for start in range(0, len(text), 2)]
+        # To numpy, a zero at the end of a text is no part of it.
+        of_pairs: list[str] = np.ravel(characters.astype("=u4").view("=U2")).tolist()
+        return [self._names[code] for code in codes[: len(codes) - len(pairs)].tolist()] + of_pairs
 
     def read(self, texts: Sequence[str], also: Callable[[str], object]) -> dict[str, tuple[Codes, int]]:
         """For each text the codes of its words, in no order, and how many words count; `also` is called with it."""

@@ -35,7 +35,7 @@ from annai.stores.sqlite.passage_table import PassageTable
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span, WordIndex
 from annai.stores.sqlite.vocabulary import MANY_WORDS, NO_WORDS
 from annai.text.fields import FieldWeights
-from annai.text.keywords import Keywords
+from annai.text.keywords import Keywords, sorted_order
 
 SEGMENTS_PER_LEVEL = 8
 
@@ -303,7 +303,7 @@ def _lists(passages: Mapping[int, Keywords]) -> tuple[list[str], list[bytes]]:
         return [], []
     postings["counts"] = np.concatenate([each.counts for each in keywords])
     own = np.concatenate([numbers[id(each.vocabulary)][each.words] for each in keywords])
-    order = np.argsort(own, kind="stable")
+    order = sorted_order(own, len(words))
     own, raw = own[order], postings[order].tobytes()
     starts = np.flatnonzero(np.diff(own, prepend=-1))
     size = POSTING.itemsize
