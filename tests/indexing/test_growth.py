@@ -3,7 +3,7 @@
 import difflib
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from annai.indexing import indexer
 from annai.stores.base import Store
 from annai.stores.memory import MemoryStore
 from annai.stores.postgres.database import PostgresDatabase
+from annai.stores.sqlite.requests import SqliteRequests
 from annai.stores.sqlite.store import SqliteStore
-from annai.types import Collection, FileState
+from annai.types import Collection, FileState, Request
 from tests.conftest import quick_config
 from tests.engines import open_store, postgres_folder, postgres_url, quick_folder
 from tests.stores.test_contract import indexed
@@ -80,9 +81,26 @@ def import_of(folder: Path, files: int, monkeypatch: pytest.MonkeyPatch) -> tupl
 
 def test_importing_grows_with_the_files_and_no_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexer, "CLAIM_FILES", 8)
+    monkeypatch.setattr(indexer, "CLAIM_SECONDS", 0.0)
     few, many = (import_of(tmp_path / str(files), files, monkeypatch) for files in (200, 800))
     assert many[0] < 4 * few[0] * 1.5
     assert many[1] < 4 * few[1] * 1.5
+
+
+def test_what_is_indexed_fast_is_claimed_many_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexer, "CLAIM_FILES", 8)
+    monkeypatch.setattr(indexer, "CLAIM_SECONDS", 10_000.0)
+    claimed: list[int] = []
+    claim = SqliteRequests.claim
+
+    def counted(self: SqliteRequests, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
+        requests = claim(self, limit, collections)
+        claimed.append(len(requests))
+        return requests
+
+    monkeypatch.setattr(SqliteRequests, "claim", counted)
+    import_of(tmp_path / "docs", 100, monkeypatch)
+    assert claimed == [8, 92]
 
 
 def test_a_batch_is_the_same_number_of_round_trips_whatever_it_holds(

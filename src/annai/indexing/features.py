@@ -90,10 +90,10 @@ def _tree_vectors(sections: Sequence[Section], passages: Vectors, additive: bool
     for section in reversed(sections):
         if section.parent is not None:
             sums[section.parent] += sums[section.order]
-    for section in sections:
+    for number in np.flatnonzero(~sums.any(axis=1)).tolist():
         # What holds only a heading is about what its parent is about.
-        if section.parent is not None and not sums[section.order].any():
-            sums[section.order] = sums[section.parent]
+        if (parent := sections[number].parent) is not None:
+            sums[number] = sums[parent]
     return normalise_rows(sums)
 
 

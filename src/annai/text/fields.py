@@ -54,6 +54,7 @@ def passage_fields(document: Document, passage: Section) -> Fields:
     )
 
 
+@lru_cache(maxsize=2)  # the passages of a document are asked for one after another
 def meaningful_path(path: str) -> str:
     """The words of a path that tell what a file is about: no numbers, and nothing as short as an abbreviation."""
     return _MEANINGLESS.sub(" ", path)
@@ -62,7 +63,7 @@ def meaningful_path(path: str) -> str:
 _MEANINGLESS = lazy_pattern(r"\d+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
 
 
-@lru_cache(maxsize=2)  # the passages of a document are asked for one after another
+@lru_cache(maxsize=2)  # as above
 def _without_suffix(path: str) -> str:
     return str(PurePosixPath(path).with_suffix(""))
 

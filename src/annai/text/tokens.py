@@ -261,10 +261,13 @@ def is_cjk(text: str) -> bool:
 
 def is_cjk_text(text: str) -> bool:
     """Whether a text is written in Japanese, Chinese or Korean: at least one in twenty of its characters is CJK."""
+    size = len(text)
     # Each CJK character takes at least two bytes more than one: most other texts need no pattern.
-    if (len(text.encode("utf-8", "surrogatepass")) - len(text)) * 10 < len(text):
+    if text.isascii() or (len(text.encode("utf-8", "surrogatepass")) - size) * 10 < size:
         return False
-    return not text.isascii() and len(re.sub(rf"[{_CJK}]+", "", text)) * 20 <= len(text) * 19
+    # The first quarter of a text that is has enough of them for all of it.
+    parts = (text[: size // 4], text)
+    return any((len(part) - len(re.sub(rf"[{_CJK}]+", "", part))) * 20 >= size for part in parts)
 
 
 def normalise(text: str) -> str:
