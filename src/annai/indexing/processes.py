@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 PARALLEL_FROM_FILES, PARALLEL_FROM_BYTES = 250, 1_500_000
 """From this much on processes are started: each takes a quarter of a second of a core before it does anything."""
 
-TASK_FILES, TASK_BYTES = 16, 100_000
+TASK_FILES, TASK_BYTES = 32, 200_000
 """How much one task has: enough that sending it costs little, little enough that all processes end together."""
 
 TASKS_EACH = 2
 """Tasks that a process has at a time: the next is there before it is done with one. With more of them the writer waits
 for its first one while others that it could do are taken."""
 
-TASKS_AHEAD = 8
+TASKS_AHEAD = 5
 """Tasks for each process, the writer included, that are handed out before the first of them is written: nobody waits
 while a batch is being written."""
 
