@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,10 +26,14 @@ from annai.config import load_config
 from annai.errors import StoreError
 from annai.indexing.lock import IndexLock
 from annai.interfaces.mcp.access import Access
+from annai.models.remote import Json
 from annai.project import Project
+from tests import service as services
 from tests.agents import ERAS, connected, text
 from tests.conftest import Annai
-from tests.loopback import eventually
+from tests.loopback import DEADLINE, eventually
+
+ANIMALS = ("zebra", "giraffe", "lion")
 
 HANDSHAKE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
@@ -66,9 +71,30 @@ def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
-    for name in ("zebra", "giraffe", "lion"):
+    for name in ANIMALS:
         (folder / f"{name}.md").write_text(f"# The {name}\n\nEvery {name} is described here.")
     return folder
+
+
+@pytest.fixture
+def embedding(project: Path) -> Iterator[threading.Event]:
+    """A thousand files more in the project, and a service that embeds many texts only once this is set."""
+    for number in range(1_000):
+        (project / f"{number}.md").write_text(f"# Note {number}\n\nostrich {number} lives here.")
+    goes_on = threading.Event()
+
+    def wait(answer: Json) -> Json:
+        if len(answer["data"]) > len(ANIMALS):
+            goes_on.wait(DEADLINE)
+        return answer
+
+    with services.running() as service:
+        service.change = wait
+        (project / "annai.toml").write_text(
+            f'[embedding]\nprovider = "openai"\nmodel = "slow"\nbase_url = "{service.url}/v1"\n'
+        )
+        yield goes_on
+        goes_on.set()
 
 
 class Raw:
@@ -228,15 +254,16 @@ def test_a_client_that_dies_while_much_is_indexed_takes_its_server_with_it(proje
     assert index_is_free(project)
 
 
-def test_while_much_is_indexed_the_state_is_told_and_a_path_is_indexed_first(project: Path) -> None:
-    for number in range(3000):
-        (project / f"{number}.md").write_text(f"# Note {number}\n\n" + f"ostrich {number} lives here. " * 80)
-    with connected(project, "auto") as agent:
+def test_while_much_is_indexed_the_state_is_told_and_a_path_is_indexed_first(
+    project: Path, embedding: threading.Event
+) -> None:
+    with connected(project, "auto", environment=own_settings(project)) as agent:
         status = agent.call("index_status")
-        assert re.search(r"is being updated, [\d,]+ of 3,003 files done", text(status))
+        assert re.search(r"is being updated, [\d,]+ of 1,003 files done", text(status))
         assert status.structured_content["up_to_date"] is False
         assert "zebra.md is not indexed yet: it waits in the queue" in agent.failure("get_document", path="zebra.md")
         assert "zebra.md is not indexed yet" in agent.failure("list_documents", path="zebra.md")
+        embedding.set()
         done = agent.fields("reindex", paths=["zebra.md"])
         assert (done["added"], done["failed"]) == (1, 0)
         assert done["waiting"] > 500
@@ -250,10 +277,10 @@ def test_while_much_is_indexed_the_state_is_told_and_a_path_is_indexed_first(pro
 
 
 @pytest.mark.parametrize("mode", ERAS)
-def test_a_cancelled_request_is_given_up_and_the_next_is_answered(project: Path, mode: str) -> None:
-    for number in range(3000):
-        (project / f"{number}.md").write_text(f"# Note {number}\n\n" + f"ostrich {number} lives here. " * 80)
-    with connected(project, mode) as agent:
+def test_a_cancelled_request_is_given_up_and_the_next_is_answered(
+    project: Path, embedding: threading.Event, mode: str
+) -> None:
+    with connected(project, mode, environment=own_settings(project)) as agent:
 
         async def begin_and_cancel(client: Client) -> None:
             begun = asyncio.Event()
@@ -268,8 +295,9 @@ def test_a_cancelled_request_is_given_up_and_the_next_is_answered(project: Path,
                 await call
 
         agent.do(begin_and_cancel)
-        assert agent.fields("index_status")["documents"] < 3003
+        assert agent.fields("index_status")["documents"] < 1_003
         assert agent.tools()
+        embedding.set()
 
 
 def test_ten_clients_share_one_project(project: Path) -> None:
@@ -495,6 +523,11 @@ def test_what_is_deleted_under_the_server_is_made_anew_or_told_and_noticed_again
         project.mkdir()
         (project / "gnu.md").write_text("# Gnu\n\nA gnu came.")
         eventually(lambda: bool((agent.call("search", query="gnu").structured_content or {}).get("total")))
+
+
+def own_settings(folder: Path) -> dict[str, str]:
+    """The environment of a user who names the settings of a folder, which are trusted then."""
+    return {"ANNAI_CONFIG": str(folder / "annai.toml")}
 
 
 def is_alive(process: psutil.Process) -> bool:
