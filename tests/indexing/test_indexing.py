@@ -16,6 +16,7 @@ import pytest
 from annai.answers import Query
 from annai.config import override
 from annai.embedders.base import Embedder, Kind, Vectors
+from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
 from annai.errors import CollectionError, ConfigError, EmbedderMismatch, ServerError
 from annai.indexing import comparison, pipeline, preparation
@@ -448,5 +449,35 @@ def test_the_time_of_a_first_index_is_that_of_all_processes(
         config = override(quick_config(docs), "worker", processes=processes)
         with Engine(config) as engine, pytest.raises(CollectionError, match="was not indexed"):
             engine.refresh(confirm=refuse)
-    alone, together = (seconds - 20 * pipeline.WRITING_SECONDS for seconds in told)
+    alone, together = told
     assert alone == pytest.approx(4 * together)
+
+
+def test_what_happens_once_does_not_spoil_the_estimate(
+    docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "MAX_UNCONFIRMED_FILES", 10)
+    for number in range(1_200):
+        write(f"{number}.md", f"apple {number:4}")
+    passed, calls = 0.0, count()
+
+    def embed_sums(self: HashingEmbedder, texts: Sequence[str]) -> Vectors:
+        nonlocal passed
+        # A millisecond a text; but once, not at the beginning, it makes something that it keeps.
+        passed += 100.0 if next(calls) == 5 else 0.001 * len(texts)
+        return np.ones((len(texts), self.dimension), np.float32)
+
+    monkeypatch.setattr(HashingEmbedder, "embed_sums", embed_sums)
+    monkeypatch.setattr(pipeline, "perf_counter", lambda: passed)
+    told: list[float] = []
+
+    def refuse(_: int, seconds: float) -> bool:
+        told.append(seconds)
+        return False
+
+    with (
+        Engine(override(quick_config(docs), "worker", processes=1)) as engine,
+        pytest.raises(CollectionError, match="was not indexed"),
+    ):
+        engine.refresh(confirm=refuse)
+    assert 0.001 * 1_200 <= told[0] < 10

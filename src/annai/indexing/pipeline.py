@@ -36,8 +36,12 @@ SAMPLE_FILES, SLOW_SAMPLE_FILES = 96, 12
 """How many files are indexed on trial to estimate how long a first index will take; with a model that takes its time,
 fewer."""
 
-WRITING_SECONDS = 0.0005
-"""About what it takes to write a file, however small it is; the sample is not written."""
+SAMPLE_PARTS = 6
+"""Parts of the sample that are timed by themselves: one loads the model, another makes a table of its subwords. The
+median has more new words than most files will have, which takes about as long as writing them."""
+
+MAX_BUSY_PROCESSES = 4
+"""More of them do not make a run quicker: one writes, and could not keep up."""
 
 
 class Pipeline:
@@ -105,17 +109,16 @@ class Pipeline:
         embedder = self.embedder(collection)
         count = SAMPLE_FILES if embedder.is_additive else SLOW_SAMPLE_FILES
         sample = found.changes[:: max(len(found.changes) // count, 1)][:count]
-        # The first files load what is loaded only once, and have the words that are in most; they would spoil the
-        # estimate.
-        first, sample = sample[::2], sample[1::2]
-        embed([prepare(collection, change, self._config, self._clock) for change in first], embedder)
-        start = perf_counter()
-        embed([prepare(collection, change, self._config, self._clock) for change in sample], embedder)
-        share = sum(change.size for change in sample) / max(found.total_bytes, 1)
+        parts = [sample[first::SAMPLE_PARTS] for first in range(min(SAMPLE_PARTS, len(sample)))]
+        paces = sorted(self._seconds_per_byte(collection, part) for part in parts)
         # One process measured, and all of them will work.
-        workers = process_count(self._config) if embedder.is_additive else 1
-        preparing = (perf_counter() - start) / max(share, 1e-9) / workers
-        return preparing + WRITING_SECONDS * len(found.changes)
+        workers = min(process_count(self._config), MAX_BUSY_PROCESSES) if embedder.is_additive else 1
+        return paces[len(paces) // 2] * found.total_bytes / workers
+
+    def _seconds_per_byte(self, collection: Collection, changes: Sequence[Change]) -> float:
+        start = perf_counter()
+        embed([prepare(collection, each, self._config, self._clock) for each in changes], self.embedder(collection))
+        return (perf_counter() - start) / max(sum(each.size for each in changes), 1)
 
     def log_times(self) -> None:
         """Log how long the steps took."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PARALLEL_FROM_FILES, PARALLEL_FROM_BYTES = 250, 1_500_000
 """From this much on processes are started: each takes a quarter of a second of a core before it does anything."""
 
-TASK_FILES, TASK_BYTES = 32, 200_000
+TASK_FILES, TASK_BYTES = 128, 200_000
 """How much one task has: enough that sending it costs little, little enough that all processes end together."""
 
 TASKS_EACH = 2
