@@ -55,6 +55,23 @@ def test_what_is_known_of_some_files_is_read_without_looking_at_the_others(tmp_p
     assert counts[1] <= counts[0] * 1.2
 
 
+def test_taking_up_what_a_dead_process_left_grows_with_the_files_and_no_faster(tmp_path: Path) -> None:
+    counts = []
+    for files in (1_000, 4_000):
+        with SqliteStore(tmp_path / f"{files}.sqlite") as store:
+            store.save_collection(Collection("a", Path("/a")))
+            paths = [f"{number}.md" for number in range(files)]
+            store.requests.add("a", paths)
+            store.requests.claim(files // 2)
+            # The next process finds all of them again, and those that the dead one had taken wait until last.
+            store.requests.add("a", paths)
+            with steps_of(store) as steps:
+                assert [each.path for each in store.requests.claim(files)] == paths[files // 2 :]
+                assert store.requests.recover() == files
+            counts.append(steps())
+    assert counts[1] <= counts[0] * 4 * 1.5
+
+
 def import_of(folder: Path, files: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """How many steps SQLite takes to import so many files of one folder, and how many entries are listed."""
     folder.mkdir()

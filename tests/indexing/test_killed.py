@@ -96,7 +96,10 @@ def test_a_server_outlives_what_kills_its_indexing_process(docs: Path, write: Wr
     assert worker.returncode == 0
 
 
-def test_an_interrupted_import_blames_no_file(engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("when", ["annai.files.reader.read_document", "annai.stores.sqlite.requests.Request"])
+def test_an_interrupted_import_blames_no_file(
+    engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
     write("a.md", "# A\n\napple")
     engine.queue_changes("root")
 
@@ -104,7 +107,7 @@ def test_an_interrupted_import_blames_no_file(engine: Engine, write: Write, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("annai.files.reader.read_document", interrupt)
+        patch.setattr(when, interrupt)
         with pytest.raises(KeyboardInterrupt):
             engine.process_queue(timeout=0)
     (request,) = engine.requests("pending")

@@ -60,10 +60,10 @@ class Indexer:
         those of the other collections are done.
         """
         limit = max(CLAIM_FILES, int(run.total * CLAIM_SHARE), int(run.files_per_second * CLAIM_SECONDS))
-        claimed = self._store.requests.claim(limit, here(self._store, self._config))
-        if not claimed:
-            return None
         try:
+            claimed = self._store.requests.claim(limit, here(self._store, self._config))
+            if not claimed:
+                return None
             outcomes, error = self._process_groups(_groups(claimed), run)
         except BaseException:
             # Interrupted, or the store failed: this process has not died, and none of the files is to blame.

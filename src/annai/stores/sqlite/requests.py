@@ -39,12 +39,15 @@ class SqliteRequests(Requests):
 
     def claim(self, limit: int, collections: Sequence[str] | None = None) -> list[Request]:
         """Mark and return, in one statement."""
+        # By itself SQLite sorts all that is pending, and goes through all that is processing for each of them.
         with self._database.writing():
             rows = self._database.rows(
                 f"""UPDATE index_requests SET status = 'processing', started_at = ?1 WHERE id IN (
-                    SELECT id FROM index_requests p WHERE status = 'pending' AND (due_at <= ?1 OR due_at > ?2)
+                    SELECT id FROM index_requests p INDEXED BY pending_in_order
+                    WHERE status = 'pending' AND (due_at <= ?1 OR due_at > ?2)
                     AND (?4 IS NULL OR collection IN (SELECT value FROM json_each(?4))) AND NOT EXISTS (
-                        SELECT 1 FROM index_requests q WHERE q.status = 'processing'
+                        SELECT 1 FROM index_requests q INDEXED BY waiting_requests
+                        WHERE q.status IN ('pending', 'processing') AND q.status = 'processing'
                         AND q.collection = p.collection AND q.path = p.path)
                     ORDER BY id LIMIT ?3) RETURNING {names(REQUEST_COLUMNS)}""",
                 (timestamp(), timestamp(LONGEST_PAUSE_SECONDS), limit, _json(collections)),
@@ -89,8 +92,8 @@ class SqliteRequests(Requests):
             if died:
                 self._database.rows(
                     """UPDATE index_requests SET attempts = attempts + 1, error = ? WHERE status = 'pending'
-                    AND EXISTS (SELECT 1 FROM index_requests o WHERE o.status = 'processing'
-                    AND o.collection = index_requests.collection AND o.path = index_requests.path)""",
+                    AND (collection, path) IN (SELECT collection, path FROM index_requests
+                    WHERE status = 'processing')""",
                     (PROCESS_ENDED,),
                 )
             recovered = self._database.rows(
