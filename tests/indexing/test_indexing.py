@@ -323,6 +323,14 @@ def test_what_a_page_says_of_itself_is_found(engine: Engine, write: Write) -> No
     assert paths(engine, "zebra") == paths(engine, "okapi") == ["a.md"]
 
 
+def test_an_answer_before_the_first_index_says_what_is_awaited(engine: Engine, write: Write) -> None:
+    write("a.md", "# A\napple")
+    engine.queue_changes("root")
+    answer = engine.search("apple", refresh=False)
+    assert (answer.results, answer.freshness.waiting) == ((), 1)
+    assert engine.search("apple").freshness.waiting == 0
+
+
 def test_a_large_first_index_asks_first(engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "MAX_UNCONFIRMED_FILES", 10)
     for number in range(11):

@@ -45,11 +45,14 @@ class Answering:
         filters = Filters(self._store, self._config, where, sources)
         answer = self._search_parts(query, filters.parts())
         if not answer.results and not any(self._store.states(collection.name) for collection in searched):
-            folders = ", ".join(str(collection.source) for collection in searched)
-            raise NotFound(
-                f"There are no documents in {folders}; annai looks for {', '.join(self._config.files.include)} "
-                "(files.include in annai.toml)."
-            )
+            waiting = self._store.requests.due(where.collections)
+            if not waiting:
+                folders = ", ".join(str(collection.source) for collection in searched)
+                raise NotFound(
+                    f"There are no documents in {folders}; annai looks for {', '.join(self._config.files.include)} "
+                    "(files.include in annai.toml)."
+                )
+            freshness = replace(freshness, waiting=waiting)
         if freshness.problem:
             answer = self._compare_with_disk(answer, sources, query.where.clean_only)
         if problem := self._store.problem:
