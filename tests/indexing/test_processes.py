@@ -178,3 +178,14 @@ def test_no_process_outlives_the_one_that_writes(docs: Path, write: Write, how: 
     with Engine(quick_config(docs)) as engine:
         assert engine.refresh().waiting == 0
         assert len(engine.document_paths("root")) == 150
+
+
+@pytest.mark.parametrize("name", ["annai.indexing.processes", "annai.indexing.probe", "annai.upkeep.process"])
+@pytest.mark.parametrize("sent", [b"", b"\x08\0\0\0\0\0\0\0half"], ids=["nothing", "half a message"])
+def test_a_process_whose_parent_dies_before_it_said_what_to_do_ends_without_a_word(
+    capfd: pytest.CaptureFixture[str], name: str, sent: bytes
+) -> None:
+    process = child.start(name)
+    process.communicate(sent, timeout=60)
+    assert process.returncode == 0
+    assert capfd.readouterr().err == ""

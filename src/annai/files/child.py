@@ -5,7 +5,7 @@ import os
 import struct
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
@@ -49,14 +49,14 @@ def end(process: "Popen[bytes]") -> None:
                 pipe.close()
 
 
-def send(pipe: BinaryIO, data: bytes) -> None:
+def send(pipe: IO[bytes], data: bytes) -> None:
     """Write one message to the other side."""
     pipe.write(_LENGTH.pack(len(data)))
     pipe.write(data)
     pipe.flush()
 
 
-def receive(pipe: BinaryIO) -> bytes:
+def receive(pipe: IO[bytes]) -> bytes:
     """Wait for the next message. Raises `EOFError` once the other side has ended."""
     (length,) = _LENGTH.unpack(_read(pipe, _LENGTH.size))
     return _read(pipe, length)
@@ -67,6 +67,14 @@ def claim_output() -> BinaryIO:
     own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return own
+
+
+def first_message() -> bytes:
+    """In the process: what its parent wants of it; if that has ended before it could say so, this one ends too."""
+    try:
+        return receive(sys.stdin.buffer)
+    except EOFError:
+        sys.exit(0)
 
 
 def incoming() -> "SimpleQueue[bytes]":
@@ -98,7 +106,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _read(pipe: BinaryIO, length: int) -> bytes:
+def _read(pipe: IO[bytes], length: int) -> bytes:
     data = pipe.read(length)
     if len(data) < length:
         raise EOFError

@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import IO, cast
 
 from annai.collection import chunking_of
 from annai.config import Config
@@ -39,7 +40,9 @@ def _read_in_process(collection: Collection, changes: Sequence[Change], config: 
 
     with child.start("annai.indexing.probe") as process:
         try:
-            done, _ = process.communicate(pickle.dumps((collection, changes, config)))
+            with contextlib.suppress(OSError):  # It may have been killed already.
+                child.send(cast("IO[bytes]", process.stdin), pickle.dumps((collection, changes, config)))
+            done, _ = process.communicate()
         except BaseException:
             process.kill()
             raise
@@ -59,7 +62,7 @@ def main() -> None:
     collection: Collection
     config: Config
     # Only the process that started this one can write here.
-    collection, changes, config = pickle.load(sys.stdin.buffer)  # noqa: S301
+    collection, changes, config = pickle.loads(child.first_message())  # noqa: S301
     chunking = chunking_of(config, collection)
     split = load_splitter(chunking.strategy)
     embedder = load_embedder(config.embedding_of(collection.name), config.model, config.retry)

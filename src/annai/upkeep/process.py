@@ -31,8 +31,7 @@ class IndexingProcess:
     def __init__(self, config: Config) -> None:
         self._process = child.start("annai.upkeep.process", is_read=False)
         if self._process.stdin:
-            self._process.stdin.write(pickle.dumps(config) + b"\n")
-            self._process.stdin.flush()
+            child.send(self._process.stdin, pickle.dumps(config))
 
     @property
     def is_running(self) -> bool:
@@ -68,7 +67,8 @@ def main() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    config: Config = pickle.load(sys.stdin.buffer)  # noqa: S301 - only the process that started this one can write here
+    # Only the process that started this one can write here.
+    config: Config = pickle.loads(child.first_message())  # noqa: S301
     parent_ended = threading.Event()
 
     def wait_for_parent() -> None:
