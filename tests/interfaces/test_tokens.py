@@ -3,7 +3,9 @@
 import http.client
 import json
 import logging
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
@@ -213,6 +215,13 @@ def test_a_reader_changes_nothing_and_an_admin_of_one_collection_only_that(place
         ("admin", "rebuild_index", "done"),
     }
     assert place.audit.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no file that is always full")
+def test_a_full_disk_costs_lines_of_the_audit_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(Audit(Path("/dev/full"), 1_000_000)) as audit, audit.noting("ann", "rebuild", {}):
+        pass
+    assert capsys.readouterr().err == "/dev/full lacks a line, since it cannot be written: No space left on device.\n"
 
 
 def test_the_owner_sees_all_of_it(place: Place) -> None:

@@ -1,5 +1,6 @@
 """What does a server log, and how? Lines for people or JSON for programs; never a secret, never what was asked."""
 
+import contextlib
 import io
 import json
 import logging
@@ -27,6 +28,15 @@ class PrivateLog(RotatingFileHandler):
     def _open(self) -> io.TextIOWrapper:
         raw = io.FileIO(self.baseFilename, "a", opener=private_opener)
         return io.TextIOWrapper(raw, encoding=self.encoding)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Say in a line that the disk is full or the folder gone; Python would show where in its code that was."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        with contextlib.suppress(OSError):  # Standard error may be on the same disk.
+            print(f"{self.baseFilename} lacks a line, since it cannot be written: {error.strerror}.", file=sys.stderr)
 
 
 class JsonFormatter(logging.Formatter):
