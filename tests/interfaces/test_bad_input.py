@@ -111,6 +111,21 @@ def run_without_privileges(annai: Annai, *arguments: str) -> subprocess.Complete
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="permissions are taken away in Linux's way")
+def test_an_empty_index_that_cannot_be_written_does_not_say_that_there_are_no_documents(
+    annai: Annai, write: Write
+) -> None:
+    annai("search", "apple", code=1)
+    write("a.md", "# A\n\napple")
+    state = annai.folder / ".annai"
+    for place in (*state.iterdir(), state):
+        place.chmod(0o555)
+    refused = run_without_privileges(annai, "search", "apple")
+    state.chmod(0o755)
+    assert refused.returncode == 1
+    assert "is indexed yet. The index cannot be written" in refused.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="permissions are taken away in Linux's way")
 def test_a_read_only_folder_is_said_and_an_index_in_one_still_answers(annai: Annai, write: Write) -> None:
     write("a.md", "# A\n\napple")
     annai.folder.chmod(0o555)

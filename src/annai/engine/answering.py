@@ -47,11 +47,7 @@ class Answering:
         if not answer.results and not any(self._store.states(collection.name) for collection in searched):
             waiting = self._store.requests.due(where.collections)
             if not waiting:
-                folders = ", ".join(str(collection.source) for collection in searched)
-                raise NotFound(
-                    f"There are no documents in {folders}; annai looks for {', '.join(self._config.files.include)} "
-                    "(files.include in annai.toml)."
-                )
+                raise NotFound(self._why_empty(", ".join(str(each.source) for each in searched), freshness))
             freshness = replace(freshness, waiting=waiting)
         if freshness.problem:
             answer = self._compare_with_disk(answer, sources, query.where.clean_only)
@@ -69,6 +65,13 @@ class Answering:
             freshness=freshness,
             sources=sources,
         )
+
+    def _why_empty(self, folders: str, freshness: Freshness) -> str:
+        """Why there is nothing to answer from, and nothing is awaited."""
+        if freshness.problem:
+            return f"Nothing in {folders} is indexed yet. {freshness.problem}"
+        looked_for = ", ".join(self._config.files.include)
+        return f"There are no documents in {folders}; annai looks for {looked_for} (files.include in annai.toml)."
 
     def _search_parts(self, query: Query, parts: Mapping[str, Where]) -> Answer:
         """Search parts of collections, grouped by embedder and restriction, and join the results in one answer."""
