@@ -1,11 +1,13 @@
 # annai as a server, for a folder of documents mounted at /documents.
 #
 #   docker build --tag annai .
-#   docker run --rm --read-only --tmpfs /tmp --volume ./docs:/documents --publish 127.0.0.1:24280:24280 annai
+#   docker run --rm --read-only --tmpfs /tmp --volume ./docs:/documents:ro --volume annai:/state \
+#     --publish 127.0.0.1:24280:24280 annai
 #
 # deploy/compose.yaml runs it for a team, with PostgreSQL (docs/team.md).
 #
-# `docker exec CONTAINER cat .annai/token` shows the token that callers send. The index is kept in /documents/.annai: mount the folder so that user 1000 can write there.
+# `docker exec CONTAINER annai token owner` shows the token that callers send. The index is kept in /state: without a
+# volume there, each container makes it anew. The documents are only read.
 
 FROM python:3.13-slim AS build
 WORKDIR /source
@@ -15,11 +17,12 @@ RUN python -m venv /annai && /annai/bin/pip install --no-cache-dir '.[documents,
 
 FROM python:3.13-slim
 RUN useradd --uid 1000 --create-home annai \
-  && mkdir -p /home/annai/.config/annai /srv/annai \
+  && mkdir -p /home/annai/.config/annai /srv/annai /state \
   && printf '[server]\nhost = "0.0.0.0"\n' > /home/annai/.config/annai/config.toml \
-  && chown -R annai:annai /home/annai /srv/annai
+  && chown -R annai:annai /home/annai /srv/annai /state
 COPY --from=build /annai /annai
-ENV PATH=/annai/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/annai/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ANNAI_STATE=/state
+VOLUME /state
 USER 1000
 WORKDIR /documents
 EXPOSE 24280

@@ -31,9 +31,10 @@ import apsw
 import psutil
 
 from annai.answers import Mode
-from annai.config import STATE_FOLDER, load_config
+from annai.config import load_config
 from annai.engine import Engine
 from annai.errors import AnnaiError
+from annai.state import locate
 from annai.upkeep import maintenance
 
 MARK = "ANNAI_CHAOS"
@@ -173,6 +174,9 @@ class Chaos:
             self._write(self._new_file())
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("ANNAI_")}
         self.environment |= {"HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home), MARK: self._mark}
+        # On the disk that gets full.
+        self.environment["XDG_STATE_HOME"] = str(folder / "disk" / "state")
+        self.state = locate(self.tree, self.environment)
         if "clock" not in left_out:
             library = shifted_clock(folder)
             self.environment |= {"LD_PRELOAD": str(library), "ANNAI_CHAOS_CLOCK": str(self._clock)} if library else {}
@@ -250,7 +254,7 @@ class Chaos:
 
     def rename_folder(self) -> None:
         """Give a folder another name."""
-        folders = sorted(each for each in self.tree.iterdir() if each.is_dir() and each.name != STATE_FOLDER)
+        folders = sorted(each for each in self.tree.iterdir() if each.is_dir())
         self.chance.choice(folders).rename(self.tree / f"folder{next(self._numbers)}")
 
     # What runs
@@ -314,7 +318,7 @@ class Chaos:
 
     def lose_index(self) -> None:
         """Delete the index, or annai's whole folder, or put an older state in its place."""
-        state = self.tree / STATE_FOLDER
+        state = self.state
         what = self.chance.choice(["index", "index", "folder", "older", "older"])
         if what == "index":
             for file in sorted(state.glob("index.sqlite*")):
@@ -334,7 +338,7 @@ class Chaos:
 
     def keep_index(self) -> None:
         """Keep a copy of the index for later."""
-        file = self.tree / STATE_FOLDER / "index.sqlite"
+        file = self.state / "index.sqlite"
         with suppress(apsw.Error):
             source = apsw.Connection(f"file:{file}?mode=ro", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
             draft = self.aside / "draft.sqlite"
@@ -464,7 +468,7 @@ class Chaos:
         return found
 
     def _files(self) -> list[Path]:
-        return sorted(each for each in self.tree.glob("*/*") if each.parent.name != STATE_FOLDER and each.is_file())
+        return sorted(each for each in self.tree.glob("*/*") if each.is_file())
 
     def _any_file(self) -> Path:
         return self.chance.choice(self._files())
@@ -496,9 +500,9 @@ class Chaos:
 
 def compare(chaos: Chaos) -> list[str]:
     """Bring the index up to date, and compare it with a new one of the same folder."""
-    os.environ |= {"HOME": chaos.environment["HOME"], "XDG_CONFIG_HOME": chaos.environment["XDG_CONFIG_HOME"]}
+    os.environ |= {name: chaos.environment[name] for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")}
     fresh = chaos.aside / chaos.tree.name
-    shutil.copytree(chaos.tree, fresh, ignore=shutil.ignore_patterns(STATE_FOLDER))
+    shutil.copytree(chaos.tree, fresh)
     for folder in (chaos.tree, fresh):
         done = chaos.run("import", "-m", "update", "--allow-deletions", cwd=folder)
         if done.returncode:

@@ -150,7 +150,7 @@ def serve(url: str, folder: Path, large: int, small: int) -> None:
     texts: list[str] = json.loads((folder / "queries.json").read_text(encoding="utf-8"))
     queries = np.array([embedder.embed_query(text) for text in texts])
     settings = StoreSettings(engine="postgres", url=url)
-    with tempfile.TemporaryDirectory() as root, open_store(Config(Path(root), store=settings)) as opened:
+    with tempfile.TemporaryDirectory() as root, open_store(Config(Path(root), Path(root), store=settings)) as opened:
         store = cast(PostgresStore, opened)
         begin = perf_counter()
         held = build(store, folder, large, small)

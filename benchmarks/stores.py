@@ -164,7 +164,7 @@ def measure(engine: str, folder: Path, count: int) -> dict[str, float]:
     """Build one engine's index and search it."""
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        config = Config(root, store=StoreSettings(engine=engine, url=server_url(engine, root, stack)))
+        config = Config(root, root, store=StoreSettings(engine=engine, url=server_url(engine, root, stack)))
         store = stack.enter_context(load_store(config))
         store.save_collection(Collection("a", root))
         start = perf_counter()

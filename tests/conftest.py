@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from annai.config import Config, find_settings, load_config, override, user_folder
 from annai.engine import Engine
 from annai.interfaces.cli import run
+from annai.state import locate
 from annai.trust import TrustStore
 
 # Machines are shared: how long an example takes says nothing about the code.
@@ -31,13 +32,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """All tests of a process keep their state in one place, which none of them share with the user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ANNAI_STATE", raising=False)
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.delenv("ANNAI_CONFIG", raising=False)
     monkeypatch.delenv("ANNAI_SERVER", raising=False)
     monkeypatch.delenv("ANNAI_TOKEN", raising=False)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
 
 
@@ -66,6 +75,11 @@ def trust(folder: Path) -> None:
     """Trust what the settings of a folder ask for, as `annai trust --yes` does."""
     found = find_settings(docs_dir=folder)
     TrustStore(user_folder()).trust_file(found.key, found.digest)
+
+
+def state_of(folder: Path) -> Path:
+    """Where the state of a project is."""
+    return locate(folder.resolve())
 
 
 def quick_config(folder: Path) -> Config:

@@ -147,7 +147,7 @@ def config_for(engine: str, folder: Path, request: pytest.FixtureRequest) -> Con
         url = request.getfixturevalue("postgres_url")
     elif engine == "qdrant":
         url = os.environ.get("ANNAI_QDRANT_URL", "") or request.getfixturevalue("quick_folder")
-    return Config(folder, store=StoreSettings(engine=engine, url=url))
+    return Config(folder, folder / "state", store=StoreSettings(engine=engine, url=url))
 
 
 @pytest.fixture(params=ENGINES)

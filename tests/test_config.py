@@ -11,7 +11,9 @@ from annai.errors import ConfigError
 from annai.rerankers.base import PROVIDERS as RERANKERS
 from annai.settings import SECTIONS, template
 from annai.splitters.base import STRATEGIES
+from annai.state import make
 from annai.stores.base import ENGINES
+from tests.conftest import state_of
 
 
 def load(folder: Path, text: str, name: str = "annai.toml") -> Config:
@@ -20,11 +22,11 @@ def load(folder: Path, text: str, name: str = "annai.toml") -> Config:
 
 
 def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:
-    config = load_config(start=tmp_path, environment={})
+    config = load_config(start=tmp_path)
     assert config.root == tmp_path
     assert config.file is None
     assert config.search.limit == 5
-    assert config.database_path == tmp_path / ".annai" / "index.sqlite"
+    assert config.database_path == state_of(tmp_path) / "index.sqlite"
 
 
 def test_the_file_is_found_by_walking_up(tmp_path: Path) -> None:
@@ -36,16 +38,16 @@ def test_the_file_is_found_by_walking_up(tmp_path: Path) -> None:
 
 
 def test_an_index_marks_a_project_too(tmp_path: Path) -> None:
-    (tmp_path / "p" / ".annai").mkdir(parents=True)
-    (tmp_path / "p" / "deep").mkdir()
-    assert load_config(start=tmp_path / "p" / "deep", environment={}).root == tmp_path / "p"
+    (tmp_path / "p" / "deep").mkdir(parents=True)
+    make(state_of(tmp_path / "p"), tmp_path / "p")
+    assert load_config(start=tmp_path / "p" / "deep").root == tmp_path / "p"
 
 
 def test_an_index_in_the_home_folder_draws_nothing_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".annai").mkdir()
+    make(state_of(tmp_path), tmp_path)
     (tmp_path / "below").mkdir()
-    assert load_config(start=tmp_path / "below", environment={}).root == tmp_path / "below"
+    assert load_config(start=tmp_path / "below").root == tmp_path / "below"
 
 
 def test_a_named_file_comes_before_the_environment_and_that_before_walking_up(tmp_path: Path) -> None:

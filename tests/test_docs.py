@@ -19,6 +19,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from annai.interfaces.cli import cli
 from tests.browser import CHROMIUM, needs_chromium
+from tests.conftest import state_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -139,7 +140,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tree(examples: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The examples as the current folder, not yet indexed."""
     monkeypatch.chdir(examples)
-    shutil.rmtree(examples / ".annai", ignore_errors=True)
+    shutil.rmtree(state_of(examples), ignore_errors=True)
     (examples / "annai.toml").unlink(missing_ok=True)
     monkeypatch.setenv("VISUAL", "true")
     monkeypatch.setenv("BROWSER", "true")

@@ -18,7 +18,7 @@ from annai.rerankers import base as rerankers
 from annai.settings import Embedding
 from annai.splitters import base as splitters
 from annai.stores import base as stores
-from tests.conftest import Annai
+from tests.conftest import Annai, state_of
 
 GUIDE = (Path(__file__).parent.parent / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(?:toml|python)\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
@@ -57,12 +57,12 @@ def annai(docs: Path, installed: Path, monkeypatch: pytest.MonkeyPatch) -> Annai
 def test_the_example_is_used_through_the_command_line_once_it_is_trusted(annai: Annai, docs: Path) -> None:
     untrusted = annai("search", "apple pie", "--format", "json")
     assert "store.engine, chunking.strategy, embedding.provider, search.rerank" in untrusted.stderr
-    assert not (docs / ".annai" / "letters.sqlite").exists()
+    assert not (state_of(docs) / "letters.sqlite").exists()
     annai("trust", "--yes")
     (hit, *_) = json.loads(annai("search", "荷物の再配達", "--format", "json", "--explain").stdout)["results"]
     assert hit["path"] == "配達.md"
     assert "夜も届ける" in hit["content"]
-    assert (docs / ".annai" / "letters.sqlite").exists()
+    assert (state_of(docs) / "letters.sqlite").exists()
     assert "letters-1/256" in annai("model", "show").stdout
     assert "reranker 1.00" in annai("search", "apple pie", "--explain").stdout
     (docs / "annai.toml").write_text('[embedding]\nprovider = "leters"\n')

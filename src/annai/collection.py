@@ -2,22 +2,17 @@
 
 import dataclasses
 import functools
-import logging
 import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from annai.config import Config, override, user_folder
+from annai.config import Config, override
 from annai.errors import CollectionError
 from annai.settings import Chunking
 from annai.stores.base import STAGING_SUFFIX, DocumentReader, DocumentWriter
-from annai.stores.machine import machine_name
-from annai.trust import TrustStore, is_inside
 from annai.types import IMPLICIT_COLLECTION, Collection
-
-logger = logging.getLogger(__name__)
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """None has a colon, which `STAGING_SUFFIX` begins with."""
@@ -37,8 +32,7 @@ RESERVED = frozenset(
 def registered(store: DocumentReader, config: Config) -> list[Collection]:
     """Every collection that a user registered, ordered by name; beside others also the project's root, if it was kept.
 
-    An index file may have come with the project: what it says of folders outside is believed only if the user
-    registered them on this machine. Of a store with a scope, there are only those in it.
+    Of a store with a scope, there are only those in it.
     """
     return [each for each in _everything(store, config) if _is_seen(store, each.name)]
 
@@ -46,23 +40,9 @@ def registered(store: DocumentReader, config: Config) -> list[Collection]:
 def _everything(store: DocumentReader, config: Config, known: Sequence[Collection] | None = None) -> list[Collection]:
     """The same whether or not the store's scope holds them; `known` are those of the store, where they were read."""
     known = store.collections() if known is None else known
-    named = [each for each in known if NAME.fullmatch(each.name) and each.name != IMPLICIT_COLLECTION]
-    ignored = untrusted(store, config, named)
-    for each in ignored:
-        _warn_once(each)
-    others = [each for each in named if each not in ignored]
+    others = [each for each in known if NAME.fullmatch(each.name) and each.name != IMPLICIT_COLLECTION]
     kept = [_placed(store, config, each) for each in known if each.name == IMPLICIT_COLLECTION] if others else []
     return sorted([*others, *kept], key=lambda each: each.name)
-
-
-def untrusted(store: DocumentReader, config: Config, collections: Sequence[Collection]) -> list[Collection]:
-    """Those whose folder is outside of the project and was not registered on this machine.
-
-    An index that machines share was trusted with its address.
-    """
-    outside = [] if store.shared else [each for each in collections if not is_inside(config.root, each.source)]
-    allowed = TrustStore(user_folder()).sources(config.root) if outside else []
-    return [each for each in outside if str(each.source) not in allowed]
 
 
 def searchable(
@@ -130,14 +110,14 @@ def is_here(store: DocumentReader, config: Config, collection: Collection) -> bo
 
 def is_own(store: DocumentReader, config: Config, collection: Collection) -> bool:
     """Whether this machine may index the collection: nobody has yet, or this machine has."""
-    return not store.shared or collection.owner in ("", machine_name(config))
+    return not store.shared or collection.owner in ("", config.machine)
 
 
 def check_owner(store: DocumentReader, config: Config, collection: Collection) -> None:
     """Raise `CollectionError` if another machine indexes the collection, or if this one has no name."""
     if not is_own(store, config, collection):
         raise CollectionError(served_only(collection))
-    if store.shared and not machine_name(config):
+    if store.shared and not config.machine:
         raise CollectionError(
             "This machine cannot keep a name of its own, which an index that machines share needs; set store.machine."
         )
@@ -234,7 +214,7 @@ def add(
     *,
     keep_root: bool | None = None,
 ) -> Collection:
-    """Register a directory; one outside of the project is remembered as the user's own wish.
+    """Register a directory.
 
     `keep_root` says whether the project's root is searched beside it, as a collection of its own; if it is not said,
     the first one that is added leaves the root in the search if it has been indexed, and the others change nothing.
@@ -250,9 +230,8 @@ def add(
         raise CollectionError(
             f"The collection {name!r} already exists; change it with `annai collection update {name}`."
         )
-    owner = machine_name(config) if store.shared else ""
+    owner = config.machine if store.shared else ""
     collection = Collection(name, _directory(source), description, owner=owner)
-    _remember_source(config, collection.source)
     if config.root.is_relative_to(collection.source):
         keep_root = False  # Nothing is left around it.
     elif keep_root is None and not known:
@@ -287,9 +266,8 @@ def update(
         enabled=old.enabled if enabled is None else enabled,
     )
     if source is not None:
-        owner = machine_name(config) if store.shared else ""
+        owner = config.machine if store.shared else ""
         new = dataclasses.replace(new, owner=owner, origin=NAMED)
-        _remember_source(config, new.source)
     store.save_collection(new)
     return new
 
@@ -329,21 +307,6 @@ def _placed(store: DocumentReader, config: Config, root: Collection) -> Collecti
         return root
     is_elsewhere = store.shared and (root.owner or store.statistics(root.name).documents)
     return root if is_elsewhere else dataclasses.replace(root, source=config.root)
-
-
-def _remember_source(config: Config, source: Path) -> None:
-    if not is_inside(config.root, source):
-        TrustStore(user_folder()).trust_source(config.root, source)
-
-
-@functools.cache
-def _warn_once(collection: Collection) -> None:
-    logger.warning(
-        "the index says that the collection %s lies outside this project, in %s, but it was not added on this machine, "
-        "so it is ignored; `annai trust` allows it.",
-        collection.name,
-        collection.source,
-    )
 
 
 def _directory(source: Path) -> Path:

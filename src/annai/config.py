@@ -7,12 +7,14 @@ import dataclasses
 import logging
 import os
 import re
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from annai import state
 from annai.definitions import dataclass
 from annai.errors import ConfigError
 from annai.settings import (
@@ -33,6 +35,7 @@ from annai.settings import (
     Search,
     Server,
     StoreSettings,
+    Trust,
     Watcher,
     Worker,
 )
@@ -41,9 +44,9 @@ from annai.values import TypeHint, decode, suggest
 
 logger = logging.getLogger(__name__)
 
-CONFIG_NAME = "annai.toml"
+CONFIG_NAME, PYPROJECT_NAME = "annai.toml", "pyproject.toml"
 USER_CONFIG_NAME = "config.toml"
-STATE_FOLDER = ".annai"
+PID_FILE = "server.pid"
 CONFIG_VARIABLE = "ANNAI_CONFIG"
 SERVER_VARIABLE = "ANNAI_SERVER"
 TOKEN_VARIABLE = "ANNAI_TOKEN"  # noqa: S105 - the name of the variable
@@ -55,8 +58,12 @@ class Config:
 
     root: Path
     """The project's folder, resolved."""
+    state_folder: Path
+    """The folder of annai's own files of the project: the index, the token, the pid file, the logs."""
     file: Path | None = None
     """The file the settings came from, if any."""
+    is_around: bool = False
+    """Whether it was found above the folder one stands in."""
     named: bool = False
     """Whether the user named the folder with --docs-dir: only then may it be the home folder."""
     server_url: str = ""
@@ -78,6 +85,7 @@ class Config:
     worker: Worker = field(default_factory=Worker)
     display: Display = field(default_factory=Display)
     logging: Logging = field(default_factory=Logging)
+    trust: Trust = field(default_factory=Trust)
     collections: Mapping[str, Embedding] = field(default_factory=dict)
     """[collections.NAME.embedding]: the collections that have an embedder of their own."""
 
@@ -88,35 +96,41 @@ class Config:
     @property
     def database_path(self) -> Path:
         """The index file; beside another engine, that engine's name is part of its name."""
-        path = self.root / self.database.path
+        path = self._own_file(self.database.path)
         beside = self.store.engine in ("lancedb", "chroma", "qdrant")
         return path.with_name(f"{path.stem}.{self.store.engine}{path.suffix}") if beside else path
 
     @property
-    def state_folder(self) -> Path:
-        """The folder of annai's own files: the index, the pid file, the log."""
-        return self.root / STATE_FOLDER
-
-    @property
     def pid_path(self) -> Path:
         """Where a running server announces itself."""
-        return self.state_folder / "server.pid"
+        return self.state_folder / PID_FILE
 
     @property
     def log_path(self) -> Path:
         """Where a server writes its log."""
-        return self.root / self.logging.file
+        return self._own_file(self.logging.file)
 
     @property
     def audit_path(self) -> Path | None:
         """Where a server notes who changed the index, if it does."""
-        return self.root / self.logging.audit_file if self.logging.audit_file else None
+        return self._own_file(self.logging.audit_file) if self.logging.audit_file else None
+
+    @property
+    def machine(self) -> str:
+        """The name under which an index that machines share knows this one; empty if it could not be kept."""
+        return self.store.machine or state.machine_name(self.state_folder.parent.parent)
 
     @property
     def name(self) -> str:
         """The project's name for people."""
         return self.project.name or self.root.name
 
+    def _own_file(self, path: str) -> Path:
+        return self.state_folder / _expanded(path)
+
+
+_MENTION = b"tool.annai"
+"""What is in a pyproject.toml with settings of annai's."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
@@ -153,7 +167,6 @@ def load_config(
     found = find_settings(config=config, docs_dir=docs_dir, start=start, environment=environment)
     folder, file, table = found.folder, found.file, found.table
     if not found.is_trusted:
-        _check_links(found)
         logger.warning(
             "%s sets %s, which would reach beyond this project and this machine, so it is ignored; "
             "`annai trust` shows what that means and allows it.",
@@ -171,8 +184,16 @@ def load_config(
         raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder; correct it.")
     if any("\ud800" <= character <= "\udfff" for character in str(root)):
         raise ConfigError(f"The path of this folder, {os.fsencode(root)!r}, is not valid UTF-8; rename it.")
-    url = environment.get(SERVER_VARIABLE, "")
-    result = Config(root=root, file=file, named=docs_dir is not None, server_url=url, **loaded)
+    result = Config(
+        root=root,
+        state_folder=state.locate(root, environment),
+        file=file,
+        is_around=not (config or docs_dir or environment.get(CONFIG_VARIABLE))
+        and folder != (start or Path.cwd()).resolve(),
+        named=docs_dir is not None,
+        server_url=environment.get(SERVER_VARIABLE, ""),
+        **loaded,
+    )
     _check_overlap(result.chunking, str(file or user_file))
     if environment.get(TOKEN_VARIABLE):
         result = override(result, "server", token=environment[TOKEN_VARIABLE])
@@ -220,15 +241,18 @@ def find_settings(
         folder, file = config.resolve().parent, config.resolve()
     elif docs_dir is not None:
         folder, file = docs_dir.resolve(), _config_file(docs_dir.resolve())
-        if file is None and (around := _find_project(folder)[1]):
+        if file is None and (around := _find_project(folder, environment)[1]):
             # The folder's own settings come first, then those of the project around it.
             folder, file = around.parent, around
     else:
-        folder, file = _find_project((start or Path.cwd()).resolve())
+        folder, file = _find_project((start or Path.cwd()).resolve(), environment)
     table, content = _read_table(file) if file else ({}, b"")
     if file:
         _checked(table, file)
-    asked = () if is_users_own else tuple(demands(table, folder, folder / STATE_FOLDER))
+        if "trust" in table:
+            own = user_folder(environment) / USER_CONFIG_NAME
+            raise ConfigError(f"{file}: [trust] belongs in {own}; move it there.")
+    asked = () if is_users_own else tuple(demands(table, folder))
     if not asked:
         return FoundSettings(folder, file, table, (), "", is_trusted=True)
     value = digest(content, asked)
@@ -260,9 +284,10 @@ def override(config: Config, section: str, origin: str = "the command line", /, 
 
 def user_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Where the user's own settings are, and what the user trusts."""
-    if os.name == "nt":
-        return Path(environment.get("APPDATA") or Path.home() / "AppData" / "Roaming") / "annai"
-    return Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "annai"
+    named = environment.get("APPDATA" if os.name == "nt" else "XDG_CONFIG_HOME")
+    if not named and home_folder() is None:
+        return state.temporary_home()
+    return Path(named or Path.home() / ("AppData/Roaming" if os.name == "nt" else ".config")) / "annai"
 
 
 def secret(*names: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -284,48 +309,60 @@ def variable(*names: str, environment: Mapping[str, str] = os.environ) -> str:
     return next((environment[name].strip() for name in names if environment.get(name, "").strip()), "")
 
 
-def make_state_folder(folder: Path) -> None:
-    """Make a folder for files of annai's own; one named `.annai` is its user's alone, and kept out of version control.
-
-    Raises `OSError` if it cannot be made.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    if folder.name == STATE_FOLDER:
-        if sys.platform != "win32" and (status := folder.stat()).st_mode & 0o077 and status.st_uid == os.getuid():
-            folder.chmod(0o700)
-        if not (folder / ".gitignore").exists():
-            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-
-
-def private_opener(path: str, flags: int) -> int:
-    """For `open(..., opener=private_opener)`: a file that is made can be read by its owner only."""
-    return os.open(path, flags, 0o600)
-
-
-def make_private_file(file: Path) -> None:
-    """Make an empty file that only its owner can read, unless it is there; one of our own is made so."""
-    os.close(private_opener(os.fspath(file), os.O_RDWR | os.O_CREAT))
-    if sys.platform != "win32" and (status := file.stat()).st_mode & 0o077 and status.st_uid == os.getuid():
-        file.chmod(0o600)
-
-
-def _find_project(start: Path) -> tuple[Path, Path | None]:
-    """Walk up to a folder that holds a config file or an index; else `start` itself."""
-    home = Path.home().resolve()
+def _find_project(start: Path, environment: Mapping[str, str]) -> tuple[Path, Path | None]:
+    """Walk up to a folder that holds a config file or was searched before; else `start` itself."""
+    # Home itself, or the whole disk, must not make every folder below it part of one project.
+    folders = [each for each in (start, *start.parents) if each not in (home_folder(), Path(start.anchor))]
+    known_in = state.state_home(environment)
     for folder in (start, *start.parents):
-        if file := _config_file(folder):
+        if file := _config_file(folder, None if folder == start else environment):
             return folder, file
-        # An index in the home folder must not make every folder below it part of one project.
-        if (folder / STATE_FOLDER).is_dir() and folder not in (home, Path(folder.anchor)):
+        if folder in folders and state.is_known(folder, known_in):
             return folder, None
-    return start, None
+    return state.moved_here(folders, known_in) or start, None
 
 
-def _config_file(folder: Path) -> Path | None:
-    if (folder / CONFIG_NAME).is_file():
-        return folder / CONFIG_NAME
-    pyproject = folder / "pyproject.toml"
-    return pyproject if pyproject.is_file() and _speaks_of_annai(pyproject) else None
+def home_folder() -> Path | None:
+    """The home folder, if this user has one."""
+    try:
+        return Path.home().resolve()
+    except RuntimeError:
+        return None
+
+
+def _is_believed(file: Path, environment: Mapping[str, str]) -> bool:
+    """Whether settings in a folder above count: not what another user left in a shared folder, unless it is trusted.
+
+    On Windows, who owns a file is not looked at.
+    """
+    if sys.platform == "win32":
+        return True
+    owners = {0, os.getuid(), *(int(each) for each in [environment.get("SUDO_UID", "")] if each.isdecimal())}
+    status = file.stat()
+    is_own = {status.st_uid, file.lstat().st_uid} <= owners
+    if is_own and (not status.st_mode & stat.S_IWOTH or state.is_modeless(file)):
+        return True
+    user_file = user_folder(environment) / USER_CONFIG_NAME
+    trusted = _read_user_table(user_file).get("trust", {}).get("folders", ()) if user_file.is_file() else ()
+    if any(file.is_relative_to(Path(_expanded(each)).resolve()) for each in trusted):
+        return True
+    if file.name == CONFIG_NAME or _MENTION in file.read_bytes():
+        logger.warning(
+            "%s %s, so it is not used; `folders` under [trust] in %s names folders where it is.",
+            file,
+            "can be changed by everybody" if is_own else "belongs to another user",
+            user_file,
+        )
+    return False
+
+
+def _config_file(folder: Path, environment: Mapping[str, str] | None = None) -> Path | None:
+    """The settings file in a folder; with `environment` it is one above the project, and must be believed."""
+    for file in (folder / CONFIG_NAME, folder / PYPROJECT_NAME):
+        is_there = file.is_file() and (environment is None or _is_believed(file, environment))
+        if is_there and (file.name == CONFIG_NAME or _speaks_of_annai(file)):
+            return file
+    return None
 
 
 def _speaks_of_annai(pyproject: Path) -> bool:
@@ -333,20 +370,10 @@ def _speaks_of_annai(pyproject: Path) -> bool:
     try:
         tool = _parse(pyproject)[0].get("tool")
     except ConfigError:
-        if b"tool.annai" in pyproject.read_bytes():
+        if _MENTION in pyproject.read_bytes():
             raise
         return False
     return isinstance(tool, dict) and "annai" in tool
-
-
-def _check_links(found: FoundSettings) -> None:
-    """Refuse to write through links that came with the project."""
-    for demand in found.demands:
-        if demand.setting.startswith(STATE_FOLDER):
-            raise ConfigError(
-                f"{found.folder / demand.setting} is a link that leads out of the project, to {demand.value}; remove "
-                "it, or allow it with `annai trust`."
-            )
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -366,7 +393,7 @@ def _read_user_table(file: Path) -> dict[str, Any]:
 def _read_table(file: Path) -> tuple[dict[str, Any], bytes]:
     """A settings file as it is, with the models beside it as absolute paths, and its bytes."""
     table, content = _parse(file)
-    if file.name == "pyproject.toml":
+    if file.name == PYPROJECT_NAME:
         table = table.get("tool", {}).get("annai", {})
         if not isinstance(table, dict):
             raise ConfigError(f"{file}: tool.annai must be a table; write [tool.annai.search] and so on.")

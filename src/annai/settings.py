@@ -78,7 +78,11 @@ class Project(Section):
 class Database(Section):
     """[database]: where the index is stored."""
 
-    path: str = setting(".annai/index.sqlite", "The index file, relative to the project's folder.")
+    path: str = setting(
+        "index.sqlite",
+        "The index file, in your state folder for the project; a path that leads elsewhere is yours to choose, not the "
+        "project's.",
+    )
 
 
 class StoreSettings(Section):
@@ -230,7 +234,7 @@ class Embedding(Section):
     timeout_seconds: float = setting(60.0, "How long to wait for a service to answer.", minimum=0.1, maximum=3600)
     parallel_requests: int = setting(4, "Concurrent requests to a service.", minimum=1, maximum=64)
     cache_mb: int = setting(
-        500, "Size limit of .annai/embeddings.sqlite, the cache of vectors; 0: no cache.", minimum=0
+        500, "Size limit of embeddings.sqlite, the cache of vectors beside the index; 0: no cache.", minimum=0
     )
 
 
@@ -312,7 +316,8 @@ class Server(Section):
         24280, "Port to listen on. If the default port is taken, a free one is used.", minimum=0, maximum=65535
     )
     token: str = setting(
-        "", "Token that clients must send as `Authorization: Bearer …`; empty: generated, and kept in .annai/token."
+        "",
+        "Token that clients must send as `Authorization: Bearer …`; empty: generated, and kept in your state folder.",
     )
     idle_shutdown_minutes: float = setting(0.0, "Stop after this many minutes without a request; 0: never.", minimum=0)
     shutdown_seconds: float = setting(
@@ -370,12 +375,12 @@ class Logging(Section):
     """[logging]: what a server logs."""
 
     level: LogLevel = setting("info", "How much to log.")
-    file: str = setting(".annai/server.log", "Log file, relative to the project's folder.")
+    file: str = setting("server.log", "Log file, in your state folder for the project.")
     rotate_mb: float = setting(5.0, "Start a new file at this size; three old ones are kept.", minimum=0.01)
     format: LogFormat = setting("text", "text: a line for people; json: an object a line.")
     access: bool = setting(False, "Log every request: client, token's name, path, status and time; never what it asks.")
     audit_file: str = setting(
-        ".annai/audit.log", "Log of who changed the index, relative to the project's folder; empty: none."
+        "audit.log", "Log of who changed the index, in your state folder for the project; empty: none."
     )
 
 
@@ -385,6 +390,14 @@ class Display(Section):
     default_format: ListFormat = setting("table", "Format of lists such as `collection ls` and `status`.")
     color: ColorMode = setting(
         "auto", "When to use colours; auto: on a terminal; NO_COLOR, FORCE_COLOR and TERM=dumb count."
+    )
+
+
+class Trust(Section):
+    """[trust], in your own settings only: whose settings are used."""
+
+    folders: tuple[str, ...] = setting(
+        (), "Folders in which annai.toml and pyproject.toml count for the folders below them, whoever owns them."
     )
 
 
@@ -406,6 +419,7 @@ SECTIONS: dict[str, type] = {
     "worker": Worker,
     "display": Display,
     "logging": Logging,
+    "trust": Trust,
 }
 """The sections of annai.toml, in the order in which they are documented."""
 

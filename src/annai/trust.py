@@ -6,7 +6,6 @@ docs/security.md has the threat model.
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,13 +21,10 @@ BUNDLED_PROVIDERS = frozenset({"static", "hashing", "use"})
 """Embedders whose weights come with a package: they need neither the network nor a file of the project."""
 
 _PATHS = (
-    ("project", "root", "indexes the files of a folder outside this one"),
-    ("database", "path", "writes an index outside the project"),
-    ("logging", "file", "writes a log outside the project"),
-    ("logging", "audit_file", "writes a log outside the project"),
+    ("database", "path", "keeps the index in this place, and believes what is there"),
+    ("logging", "file", "writes a log to this place"),
+    ("logging", "audit_file", "writes a log to this place"),
 )
-_PLAIN_PATH = re.compile(r"[\w./ -]+")
-"""What no engine takes for an address. `host=x dbname=y` and `http:/<tab>/x` are addresses too, so `://` is no sign."""
 
 _MODEL_KEYS = {
     "model": "loads a model that is not annai's own",
@@ -52,11 +48,6 @@ class Demand(NamedTuple):
     setting: str
     value: str
     consequence: str
-
-
-def demands(table: Table, folder: Path, state_folder: Path) -> list[Demand]:
-    """Everything in a project's settings and state files that reaches beyond the project or this machine."""
-    return [*_settings_demands(table, folder), *_link_demands(folder, state_folder)]
 
 
 def without_demands(table: Table, asked: Sequence[Demand]) -> dict[str, Any]:
@@ -105,43 +96,13 @@ def digest(content: bytes, asked: Sequence[Demand]) -> str:
 
 
 class TrustStore:
-    """What the user has trusted on this machine: settings files by content, and folders outside of projects."""
+    """Which settings files the user has trusted on this machine, by content."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / TRUST_NAME
 
     def files(self) -> dict[str, str]:
-        """Trusted settings files (or projects without one), with the digest of what was trusted."""
-        return self._read("files")
-
-    def sources(self, root: Path) -> list[str]:
-        """Folders outside a project that the user registered as its collections."""
-        return list(self._read("sources").get(str(root), []))
-
-    def all_sources(self) -> dict[str, list[str]]:
-        """The same for every project, by its folder."""
-        return self._read("sources")
-
-    def trust_file(self, file: Path, value: str) -> None:
-        """Remember a settings file."""
-        self._change("files", {**self.files(), str(file): value})
-
-    def trust_source(self, root: Path, source: Path) -> None:
-        """Remember a folder outside of a project."""
-        known = self._read("sources")
-        self._change("sources", {**known, str(root): sorted({*known.get(str(root), []), str(source)})})
-
-    def revoke(self, path: Path) -> bool:
-        """Forget a settings file, or what was registered outside of a project; whether there was anything."""
-        found = False
-        for kind in ("files", "sources"):
-            known = self._read(kind)
-            if str(path) in known:
-                found = True
-                self._change(kind, {key: value for key, value in known.items() if key != str(path)})
-        return found
-
-    def _read(self, kind: str) -> dict[str, Any]:
+        """Trusted settings files, with the digest of what was trusted."""
         import json  # most projects ask for nothing
 
         try:
@@ -152,32 +113,45 @@ class TrustStore:
             raise ConfigError(
                 f"{self._file} cannot be read ({error}); correct it, or delete it to trust anew."
             ) from error
-        found = values.get(kind) if isinstance(values, dict) else None
+        found = values.get("files") if isinstance(values, dict) else None
         return found if isinstance(found, dict) else {}
 
-    def _change(self, kind: str, values: Mapping[str, Any]) -> None:
+    def trust_file(self, file: Path, value: str) -> None:
+        """Remember a settings file."""
+        self._write({**self.files(), str(file): value})
+
+    def revoke(self, file: Path) -> bool:
+        """Forget a settings file; whether it was trusted."""
+        known = self.files()
+        if known.pop(str(file), None) is None:
+            return False
+        self._write(known)
+        return True
+
+    def _write(self, files: Mapping[str, str]) -> None:
         import json  # most projects ask for nothing
 
-        everything = {each: self._read(each) for each in ("files", "sources")} | {kind: values}
         draft = self._file.with_name(f"{TRUST_NAME}.{os.getpid()}")
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             draft.unlink(missing_ok=True)
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                json.dump(everything, stream, indent=2, ensure_ascii=True)
+                json.dump({"files": files}, stream, indent=2, ensure_ascii=True)
             draft.replace(self._file)
         except OSError as error:
             raise ConfigError(f"{self._file} cannot be written: {error.strerror}; make its folder writable.") from error
 
 
-def _settings_demands(table: Table, folder: Path) -> Iterator[Demand]:
+def demands(table: Table, folder: Path) -> Iterator[Demand]:
+    """Everything in a project's settings that reaches beyond the project or this machine."""
+    root = table.get("project", {}).get("root", "")
+    if root and not is_inside(folder, root):
+        yield Demand("project.root", root, "indexes the files of a folder outside this one")
     for section, key, consequence in _PATHS:
-        value = table.get(section, {}).get(key, "")
-        if value and not is_inside(folder, value):
+        if value := table.get(section, {}).get(key, ""):
             yield Demand(f"{section}.{key}", value, consequence)
-    url = table.get("store", {}).get("url", "")
-    if url and not (_PLAIN_PATH.fullmatch(url) and is_inside(folder, url)):
+    if url := table.get("store", {}).get("url", ""):
         yield Demand("store.url", url, "keeps the index, with your documents in it, at this address")
     parts = {f"store.{key}": table.get("store", {}).get(key, "") for key in ("schema", "machine")}
     named = [(name, value) for name, value in parts.items() if value]
@@ -215,14 +189,3 @@ def _model_demands(name: str, values: Table) -> Iterator[Demand]:
     for key, consequence in _MODEL_KEYS.items():
         if values.get(key):
             yield Demand(f"{name}.{key}", str(values[key]), consequence)
-
-
-def _link_demands(folder: Path, state_folder: Path) -> Iterator[Demand]:
-    """Links that came with the project and would make annai write somewhere else."""
-    links = [state_folder] if state_folder.is_symlink() else []
-    if not links and state_folder.is_dir():
-        with os.scandir(state_folder) as entries:
-            links = [Path(entry.path) for entry in entries if entry.is_symlink()]
-    for link in sorted(links):
-        if not is_inside(folder, link):
-            yield Demand(str(link.relative_to(folder)), str(link.resolve()), "makes annai write to this place")

@@ -21,7 +21,7 @@ from annai.models import remote
 from annai.models.remote import Json
 from annai.settings import Embedding, Retry
 from tests import service as services
-from tests.conftest import Annai, trust
+from tests.conftest import Annai, state_of, trust
 from tests.service import Service
 
 KEY = "sk-very-secret-0123456789"
@@ -379,7 +379,7 @@ def test_the_key_is_in_no_output_and_in_no_file(docs: Path, service: Service, pr
     outputs += [done.stdout, done.stderr]
     assert any(KEY in each.headers.values() or f"Bearer {KEY}" in each.headers.values() for each in service.requests)
     assert KEY not in "".join(outputs)
-    for file in (docs / ".annai").rglob("*"):
+    for file in state_of(docs).rglob("*"):
         assert file.is_dir() or KEY.encode() not in file.read_bytes(), file
 
 

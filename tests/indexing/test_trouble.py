@@ -16,7 +16,7 @@ from annai.embedders.base import Vectors
 from annai.engine import Engine
 from annai.errors import CollectionError, EmbedderError
 from annai.types import Collection
-from tests.conftest import Annai, quick_config, trust
+from tests.conftest import Annai, quick_config, state_of, trust
 from tests.engines import config_for, postgres_folder, postgres_url, quick_folder
 from tests.service import Moody, running
 from tests.stores.test_failures import files_at_most, small_disk
@@ -188,7 +188,7 @@ def test_the_command_line_answers_when_the_service_is_gone(docs: Path, write: Wr
     assert "apple" in annai("get", "a.md").stdout
     annai("status")
     # Where nothing is indexed there is nothing to answer from.
-    (docs / ".annai" / "index.sqlite").unlink()
+    (state_of(docs) / "index.sqlite").unlink()
     assert "some-model" in annai("search", "apple", code=1).stderr
 
 
@@ -303,8 +303,8 @@ def test_where_nothing_can_be_written_what_is_indexed_is_still_found(
     if with_log:
         # What a process that was killed wrote last is in the log, and the memory that it shared with others is gone.
         subprocess.run([sys.executable, "-c", INDEX_AND_DIE, str(annai.folder)], check=False, timeout=60)
-        (annai.folder / ".annai" / "index.sqlite-shm").unlink()
-        assert (annai.folder / ".annai" / "index.sqlite-wal").stat().st_size
+        (state_of(annai.folder) / "index.sqlite-shm").unlink()
+        assert (state_of(annai.folder) / "index.sqlite-wal").stat().st_size
     else:
         annai("search", "apple")
     write("b.md", "# B\n\nbanana")

@@ -16,7 +16,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.conftest import Annai, results
+from tests.conftest import Annai, results, state_of
 
 Write = Callable[[str, str], Path]
 
@@ -45,7 +45,7 @@ def test_home_and_root_are_refused_unless_named(docs: Path, write: Write) -> Non
     home = {"HOME": str(docs)}
     annai = Annai(docs)
     assert "your home folder" in annai("search", "apple", code=1, environment=home).stderr
-    assert not (docs / ".annai").exists()
+    assert not state_of(docs).exists()
     assert "the whole file system" in Annai(Path("/"))("search", "apple", code=1).stderr
     (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
     assert "your home folder" in annai("search", "apple", code=1, environment=home).stderr
@@ -70,7 +70,7 @@ def test_more_than_five_thousand_files_are_not_indexed_without_a_yes(annai: Anna
 
 def test_a_file_that_is_no_index_is_left_alone(annai: Annai, write: Write) -> None:
     write("a.md", "# A")
-    index = annai.folder / ".annai" / "index.sqlite"
+    index = state_of(annai.folder) / "index.sqlite"
     index.parent.mkdir()
     index.write_text("This is my diary, not a database, and it is long enough to be read as one.\n" * 20)
     before = index.read_bytes()
@@ -86,7 +86,7 @@ def test_a_file_that_is_no_index_is_left_alone(annai: Annai, write: Write) -> No
 def test_an_index_of_a_newer_version_is_left_alone(annai: Annai, write: Write) -> None:
     write("a.md", "# A")
     annai("import")
-    connection = apsw.Connection(str(annai.folder / ".annai" / "index.sqlite"))
+    connection = apsw.Connection(str(state_of(annai.folder) / "index.sqlite"))
     connection.execute("PRAGMA user_version = 999")
     connection.close()
     assert "was written by a newer annai" in annai("search", "x", code=1).stderr
@@ -116,7 +116,7 @@ def test_an_empty_index_that_cannot_be_written_does_not_say_that_there_are_no_do
 ) -> None:
     annai("search", "apple", code=1)
     write("a.md", "# A\n\napple")
-    state = annai.folder / ".annai"
+    state = state_of(annai.folder)
     for place in (*state.iterdir(), state):
         place.chmod(0o555)
     refused = run_without_privileges(annai, "search", "apple")
@@ -134,7 +134,7 @@ def test_a_read_only_folder_is_said_and_an_index_in_one_still_answers(annai: Ann
     assert refused.returncode == 1
     assert "cannot be written" in refused.stderr
     annai("search", "apple")
-    state = annai.folder / ".annai"
+    state = state_of(annai.folder)
     for file in state.iterdir():
         file.chmod(0o444)
     state.chmod(0o555)
@@ -162,7 +162,7 @@ def test_ctrl_c_ends_an_import_with_a_word_and_keeps_what_was_done(annai: Annai,
     process = subprocess.Popen(
         [sys.executable, "-m", "annai", "import"], cwd=annai.folder, stderr=subprocess.PIPE, text=True
     )
-    index = annai.folder / ".annai" / "index.sqlite-wal"
+    index = state_of(annai.folder) / "index.sqlite-wal"
     deadline = time.monotonic() + 60
     while not (index.exists() and index.stat().st_size > 3_000_000) and time.monotonic() < deadline:
         assert process.poll() is None, "the import ended before it could be interrupted"
@@ -257,7 +257,7 @@ def test_what_would_write_an_index_that_is_read_only_says_so(annai: Annai, write
     write("a.md", "# A\n\napple")
     annai("import")
     write("b.md", "# B\n\nbanana")
-    state = annai.folder / ".annai"
+    state = state_of(annai.folder)
     for file in state.iterdir():
         file.chmod(0o444)
     state.chmod(0o555)

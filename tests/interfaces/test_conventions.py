@@ -21,7 +21,7 @@ from annai.interfaces.cli.conventions import Command, Group
 from annai.interfaces.cli.server import log_lines
 from annai.interfaces.cli.service import service_of
 from annai.interfaces.render.units import counted, time_ago
-from tests.conftest import Annai
+from tests.conftest import Annai, state_of
 
 Write = Callable[[str, str], Path]
 
@@ -277,7 +277,7 @@ def test_other_shells_are_told_which_there_are(annai_here: Annai) -> None:
 def test_completing_makes_no_index(annai: Annai) -> None:
     asking = {"_ANNAI_COMPLETE": "bash_complete", "COMP_WORDS": "annai get ", "COMP_CWORD": "2"}
     assert annai(environment=asking).stdout == "\n"
-    assert not (annai.folder / ".annai").exists()
+    assert not state_of(annai.folder).exists()
 
 
 def test_a_log_is_followed_through_its_rotation(tmp_path: Path) -> None:

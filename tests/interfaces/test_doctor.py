@@ -13,7 +13,7 @@ from annai.config import load_config
 from annai.engine import Engine
 from annai.interfaces import doctor
 from annai.interfaces.doctor import Found, examine
-from tests.conftest import Annai
+from tests.conftest import Annai, state_of
 
 HASHING = '[embedding]\nprovider = "hashing"\n'
 SECRET = "s3cr3t-key"  # noqa: S105 - of nothing
@@ -57,7 +57,7 @@ def trusted(text: str) -> Break:
 
 def sql(*statements: str) -> Break:
     def run(folder: Path, _patch: pytest.MonkeyPatch) -> None:
-        connection = apsw.Connection(str(folder / ".annai" / "index.sqlite"))
+        connection = apsw.Connection(str(state_of(folder) / "index.sqlite"))
         for statement in statements:
             connection.execute(statement)
         connection.close()
@@ -66,20 +66,20 @@ def sql(*statements: str) -> Break:
 
 
 def corrupt_index(folder: Path, _patch: pytest.MonkeyPatch) -> None:
-    (folder / ".annai" / "index.sqlite").write_bytes(b"not a database at all" * 1000)
+    (state_of(folder) / "index.sqlite").write_bytes(b"not a database at all" * 1000)
 
 
 def crash_server(folder: Path, _patch: pytest.MonkeyPatch) -> None:
-    (folder / ".annai" / "server.pid").write_text("{}")
+    (state_of(folder) / "server.pid").write_text("{}")
 
 
 def open_to_others(folder: Path, _patch: pytest.MonkeyPatch) -> None:
-    (folder / ".annai").chmod(0o755)
+    state_of(folder).chmod(0o755)
 
 
 def show_token(folder: Path, _patch: pytest.MonkeyPatch) -> None:
-    (folder / ".annai" / "token").write_text(SECRET)
-    (folder / ".annai" / "token").chmod(0o644)
+    (state_of(folder) / "token").write_text(SECRET)
+    (state_of(folder) / "token").chmod(0o644)
 
 
 def fill_disk(_folder: Path, patch: pytest.MonkeyPatch) -> None:

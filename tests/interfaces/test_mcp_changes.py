@@ -9,7 +9,7 @@ from mcp import Client
 from annai.config import load_config
 from annai.engine import Engine
 from tests.agents import ERAS, connected
-from tests.conftest import Annai
+from tests.conftest import Annai, state_of
 from tests.loopback import eventually
 
 WITH_COLLECTIONS = ["get_document", "list_documents", "list_collections", "reindex", "index_status"]
@@ -113,7 +113,7 @@ def test_a_first_search_indexes_by_itself_and_tells_how_far_it_is(tmp_path: Path
         assert len(found.structured_content["results"]) == 5
         assert agent.fields("index_status")["documents"] == 1500
     assert (data / "index.sqlite").exists()
-    assert not (docs / ".annai").exists()
+    assert not state_of(docs).exists()
     assert reports
     assert [done for done, _, _ in reports] == sorted({done for done, _, _ in reports})
     assert "files indexed" in (reports[-1][2] or "")

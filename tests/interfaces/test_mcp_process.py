@@ -30,7 +30,7 @@ from annai.models.remote import Json
 from annai.project import Project
 from tests import service as services
 from tests.agents import ERAS, connected, text
-from tests.conftest import Annai
+from tests.conftest import Annai, state_of
 from tests.loopback import DEADLINE, eventually
 
 ANIMALS = ("zebra", "giraffe", "lion")
@@ -245,7 +245,7 @@ def test_a_client_that_dies_while_much_is_indexed_takes_its_server_with_it(proje
     try:
         assert client.stdout
         server = psutil.Process(int(client.stdout.readline()))
-        eventually((project / ".annai" / "index.sqlite").exists)
+        eventually((state_of(project) / "index.sqlite").exists)
         family = [server, *server.children(recursive=True)]
     finally:
         client.kill()
@@ -426,14 +426,14 @@ def test_another_store_in_the_settings_is_answered_from_while_calls_on_the_old_o
 
 
 def test_a_project_that_cannot_be_opened_says_so_and_keeps_the_client(project: Path) -> None:
-    (project / ".annai").mkdir()
-    (project / ".annai" / "index.sqlite").write_text("this is a letter, not an index" * 100)
+    state_of(project).mkdir()
+    (state_of(project) / "index.sqlite").write_text("this is a letter, not an index" * 100)
     with connected(project, "auto") as agent:
         assert "search" in agent.tools()
         assert "is not an annai index" in agent.failure("search", query="zebra")
         with pytest.raises(MCPError, match="is not an annai index"):
             agent.do(lambda client: client.read_resource("annai://root/zebra.md"))
-        (project / ".annai" / "index.sqlite").unlink()
+        (state_of(project) / "index.sqlite").unlink()
         assert agent.fields("search", query="zebra")["results"]
 
 
@@ -508,7 +508,7 @@ def test_what_is_deleted_under_the_server_is_made_anew_or_told_and_noticed_again
         for tool, arguments in calls:
             agent.fields(tool, **arguments)
             # As `git clean -fdx` does.
-            shutil.rmtree(project / ".annai")
+            shutil.rmtree(state_of(project))
             assert agent.fields(tool, **arguments).get("total", 3)
         Annai(project)("collection", "add", "-n", "others", "-d", "Others", "-s", str(others))
         eventually(lambda: "others" in agent.tools())

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request,
 from annai.config import load_config
 from annai.serving.tokens import TokenFile
 from tests.browser import CHROMIUM, needs_chromium
-from tests.conftest import Annai
+from tests.conftest import Annai, state_of
 from tests.loopback import eventually
 from tests.payloads import PAYLOADS
 
@@ -335,7 +335,7 @@ def test_another_tab_has_the_token_and_old_answers_are_not_shown_again(open_page
 def test_without_a_ticket_the_page_asks_for_the_token_and_offers_what_that_allows(open_page: Open, docs: Path) -> None:
     page = open_page()
     page.evaluate("sessionStorage.clear()")
-    token = (docs / ".annai" / "token").read_text().strip()
+    token = (state_of(docs) / "token").read_text().strip()
     page.evaluate("location.href = '/?q=holidays'")
     page.locator("#token input").fill(token)
     page.keyboard.press("Enter")

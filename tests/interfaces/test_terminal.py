@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from annai.interfaces.terminal import cells
 from annai.text.escapes import LogFormatter, escape, escape_json, escape_line
-from tests.conftest import Annai, results
+from tests.conftest import Annai, results, state_of
 
 Write = Callable[[str, str], Path]
 
@@ -230,7 +230,7 @@ def test_a_name_with_a_line_end_cannot_forge_a_line_of_a_log(tmp_path: Path) -> 
     assert "\nannai: forged" not in told
     try:
         annai("server", "start")
-        log = (folder / ".annai" / "server.log").read_text()
+        log = (state_of(folder) / "server.log").read_text()
     finally:
         annai("server", "stop")
     assert r"docs\nannai: forged" in log

@@ -32,7 +32,7 @@ from annai.project import OPERATIONS
 from annai.serving.client import Client
 from annai.serving.tokens import TokenFile
 from tests.agents import ERAS, Agent, text
-from tests.conftest import quick_config
+from tests.conftest import quick_config, state_of
 from tests.loopback import DEADLINE, eventually, served
 
 OWNER = "owners-own"
@@ -89,7 +89,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         patch.setenv("HOME", str(home))
         patch.delenv("XDG_CONFIG_HOME", raising=False)
         config = quick_config(folder)
-        file, audit = TokenFile(config), folder / ".annai" / "audit.log"
+        file, audit = TokenFile(config), state_of(folder) / "audit.log"
         tokens = {
             "owner": OWNER,
             "reader": file.add("reader", "read"),

@@ -14,7 +14,7 @@ from annai.answers import Answer, Hit, Query
 from annai.config import Config, load_config
 from annai.searching.evaluation import Question, evaluate
 from annai.stores.base import load_store
-from tests.conftest import Annai, trust
+from tests.conftest import Annai, state_of, trust
 from tests.engines import DURABLE, config_for, postgres_folder, postgres_url, quick_folder
 
 __all__ = ["postgres_folder", "postgres_url", "quick_folder"]
@@ -85,9 +85,9 @@ def test_settings_are_compared_side_by_side(fruit: Annai) -> None:
     found = json.loads(evaluated(fruit, *compared, "--format", "json"))
     assert [each["setting"] for each in found] == ["", "search.mode=keyword", "chunking.strategy=tokens"]
     assert all(each["measures"][0]["queries"] == 3 for each in found)
-    before = (fruit.folder / ".annai" / "index.sqlite").read_bytes()
+    before = (state_of(fruit.folder) / "index.sqlite").read_bytes()
     assert "chunking.strategy=tokens" in evaluated(fruit, *compared)
-    assert (fruit.folder / ".annai" / "index.sqlite").read_bytes() == before
+    assert (state_of(fruit.folder) / "index.sqlite").read_bytes() == before
 
 
 def everything(config: Config) -> list[object]:

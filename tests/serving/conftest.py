@@ -12,7 +12,7 @@ import pytest
 from annai.config import load_config
 from annai.serving.client import Client
 from annai.serving.pidfile import SAME_SECONDS, ServerRecord, read_record, read_token, running
-from tests.conftest import Annai
+from tests.conftest import Annai, state_of
 from tests.loopback import eventually
 
 SETTINGS = '[embedding]\nprovider = "hashing"\n[server]\nport = 0\n'
@@ -62,7 +62,7 @@ class LivingProject:
 
     def clean_up(self) -> None:
         """End everything that was started, whatever the test did."""
-        if (self.folder / ".annai" / "server.pid").exists() and read_record(load_config(docs_dir=self.folder)):
+        if (state_of(self.folder) / "server.pid").exists() and read_record(load_config(docs_dir=self.folder)):
             # What a test wrote into the file by itself is no server.
             with suppress(psutil.NoSuchProcess, AssertionError):
                 self.server()

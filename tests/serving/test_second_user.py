@@ -17,7 +17,7 @@ from annai import __version__
 from annai.config import load_config
 from annai.interfaces.rpc import METHODS
 from annai.serving.pidfile import ServerRecord, read_token
-from tests.conftest import results
+from tests.conftest import results, state_of
 from tests.serving.conftest import LivingProject
 
 NOBODY = 65534
@@ -118,7 +118,7 @@ def test_another_user_reads_nothing_of_what_annai_writes(
 ) -> None:
     record = place.start()
     results(place.annai, "treasure")
-    state = place.folder / ".annai"
+    state = state_of(place.folder)
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
     expected = {"index.sqlite", "index.sqlite.lock", "index.sqlite.keeper", "server.log", "server.lock", "server.pid"}
     assert expected | {"token"} <= {file.name for file in state.iterdir()}
@@ -131,7 +131,7 @@ def test_another_user_reads_nothing_of_what_annai_writes(
 
 
 def asked_of(place: LivingProject, record: ServerRecord) -> dict[str, object]:
-    state = place.folder / ".annai"
+    state = state_of(place.folder)
     return {
         "port": record.port,
         "pid": record.pid,

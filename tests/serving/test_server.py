@@ -23,7 +23,7 @@ from annai.opening import own_server
 from annai.serving import daemon
 from annai.serving.client import Client
 from annai.serving.pidfile import ServerRecord, publish, running
-from tests.conftest import results, trust
+from tests.conftest import results, state_of, trust
 from tests.loopback import eventually
 from tests.serving.conftest import SETTINGS, LivingProject
 
@@ -52,13 +52,13 @@ def test_a_server_is_started_looked_at_and_stopped(place: LivingProject) -> None
     assert {"uptime_seconds", "memory", "requests", "indexing", "errors", "version", "log"} <= set(told)
     assert "Server stopped." in annai("server", "stop").stdout
     assert is_gone(record)
-    assert not (place.folder / ".annai" / "server.pid").exists()
+    assert not (state_of(place.folder) / "server.pid").exists()
     assert json.loads(annai("server", "status", "--format", "json").stdout) == {"running": False, "crashed": False}
 
 
 def test_the_pid_file_says_who_runs_and_only_to_its_owner(place: LivingProject) -> None:
     record = place.start()
-    file = place.folder / ".annai" / "server.pid"
+    file = state_of(place.folder) / "server.pid"
     assert file.stat().st_mode & 0o777 == 0o600
     told = json.loads(file.read_text())
     assert told["project_root"] == str(place.folder.resolve())
@@ -80,7 +80,7 @@ def test_a_restart_keeps_the_port_and_takes_new_settings(place: LivingProject) -
     assert after.port == before.port
     assert is_gone(before)
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "search", "params": {"query": "apple"}}).encode()
-    token = (place.folder / ".annai" / "token").read_text().strip()
+    token = (state_of(place.folder) / "token").read_text().strip()
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
     call = urllib.request.Request(f"{after.url}/rpc", body, headers)  # noqa: S310 - ours
     place.annai("search", "apple")
@@ -115,7 +115,7 @@ def test_of_two_starts_at_once_one_server_comes(place: LivingProject) -> None:
 
 def servers_of(place: LivingProject) -> list[psutil.Process]:
     """The server processes that live in the folder, as the operating system sees them."""
-    log = str(place.folder / ".annai" / "server.log")
+    log = str(state_of(place.folder) / "server.log")
     found = []
     for process in psutil.process_iter():
         try:
@@ -172,8 +172,8 @@ def test_a_foreign_process_is_never_taken_for_the_server(place: LivingProject) -
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', "\x00\xff"])
 def test_a_pid_file_that_says_nothing_is_cleaned_up(place: LivingProject, content: str) -> None:
-    (place.folder / ".annai").mkdir()
-    file = place.folder / ".annai" / "server.pid"
+    state_of(place.folder).mkdir()
+    file = state_of(place.folder) / "server.pid"
     file.write_text(content, encoding="latin-1")
     assert results(place.annai, "apple")
     assert "cleaned up" in place.annai("server", "stop").stdout
@@ -207,12 +207,12 @@ def test_a_server_whose_folder_is_gone_ends(place: LivingProject) -> None:
 
 def test_a_server_whose_pid_file_is_gone_or_anothers_ends(place: LivingProject) -> None:
     record = place.start()
-    (place.folder / ".annai" / "server.pid").unlink()
+    (state_of(place.folder) / "server.pid").unlink()
     eventually(lambda: is_gone(record))
     record = place.start()
     publish(load_config(docs_dir=place.folder), dataclasses.replace(record, secret="another"))  # noqa: S106 - a test's
     eventually(lambda: is_gone(record))
-    assert (place.folder / ".annai" / "server.pid").exists()
+    assert (state_of(place.folder) / "server.pid").exists()
 
 
 def test_a_server_whose_settings_name_another_store_is_asked_nothing_and_ends(place: LivingProject) -> None:
@@ -231,7 +231,7 @@ def test_a_server_that_nobody_asks_ends(make_place: Callable[..., LivingProject]
     place = make_place(settings=SETTINGS + "idle_shutdown_minutes = 0.01\n")
     record = place.start()
     eventually(lambda: is_gone(record))
-    assert "there was no request" in (place.folder / ".annai" / "server.log").read_text()
+    assert "there was no request" in (state_of(place.folder) / "server.log").read_text()
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
@@ -243,7 +243,7 @@ def test_a_signal_ends_a_server_in_order(place: LivingProject, sent: signal.Sign
     assert re.match(r"Serving .* at http://127\.0\.0\.1:\d+ \(pid \d+\)\.\n", told)
     assert "INFO ended" in logged
     assert "Traceback" not in logged
-    assert not (place.folder / ".annai" / "server.pid").exists()
+    assert not (state_of(place.folder) / "server.pid").exists()
 
 
 def test_a_second_server_in_the_foreground_is_refused(place: LivingProject) -> None:
@@ -311,7 +311,7 @@ def test_what_others_reach_asks_for_a_token(make_place: Callable[..., LivingProj
     place = make_place(settings=SETTINGS + 'host = "0.0.0.0"\n')
     trust(place.folder)
     record = place.start()
-    token = place.folder / ".annai" / "token"
+    token = state_of(place.folder) / "token"
     assert token.stat().st_mode & 0o777 == 0o600
     assert results(place.annai, "apple")
     with Client(record.url) as client, pytest.raises(ServerError, match="token"):

@@ -20,7 +20,7 @@ from annai.engine import Engine
 from annai.interfaces.http import Application
 from annai.interfaces.rpc import Service
 from annai.serving.pidfile import ServerRecord, publish, read_token
-from tests.conftest import Annai, results
+from tests.conftest import Annai, results, state_of
 from tests.loopback import eventually, served
 from tests.serving.conftest import SETTINGS, LivingProject
 
@@ -75,7 +75,7 @@ def test_a_server_can_be_named(place: LivingProject, tmp_path: Path, monkeypatch
     record = place.start()
     elsewhere = Annai(tmp_path)
     assert "ANNAI_TOKEN" in elsewhere("search", "apple", "--server", record.url, code=1).stderr
-    monkeypatch.setenv("ANNAI_TOKEN", (place.folder / ".annai" / "token").read_text().strip())
+    monkeypatch.setenv("ANNAI_TOKEN", (state_of(place.folder) / "token").read_text().strip())
     assert results(elsewhere, "apple", "--server", record.url)[0]["path"] == "a.md"
     shown = elsewhere("search", "apple", "--format", "files", environment={"ANNAI_SERVER": record.url}).stdout
     assert shown == "docs/a.md:1\n"

@@ -370,7 +370,7 @@ def test_a_query_that_takes_too_long_is_given_up_and_named(postgres_url: str) ->
 
 def opening_error(url: str) -> str:
     with pytest.raises(StoreError) as caught:
-        open_store(Config(Path("/"), store=StoreSettings(engine="postgres", url=url)))
+        open_store(Config(Path("/"), Path("/"), store=StoreSettings(engine="postgres", url=url)))
     return str(caught.value)
 
 

@@ -19,7 +19,7 @@ from annai.serving.client import Client
 from annai.serving.pidfile import running
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection
-from tests.conftest import Annai, quick_config
+from tests.conftest import Annai, quick_config, state_of
 from tests.loopback import eventually
 from tests.stores.test_contract import indexed, matching_paths, nearest_paths
 from tests.stores.test_postgres import client_of
@@ -81,7 +81,7 @@ def test_a_file_that_is_replaced_is_read_by_every_thread(tmp_path: Path, caplog:
 
 
 def test_a_file_that_is_deleted_is_made_anew_and_a_snapshot_goes_on_with_the_old_one(tmp_path: Path) -> None:
-    path = tmp_path / ".annai" / "index.sqlite"
+    path = state_of(tmp_path) / "index.sqlite"
     path.parent.mkdir()
     write_index(path, apple="apple")
     with SqliteStore(path) as store:
@@ -113,7 +113,7 @@ def test_an_engine_beside_the_file_follows_it(docs: Path, engine: str) -> None:
 
 
 def test_the_whole_project_is_not_made_again(tmp_path: Path) -> None:
-    path = tmp_path / "docs" / ".annai" / "index.sqlite"
+    path = state_of(tmp_path / "docs") / "index.sqlite"
     path.parent.mkdir(parents=True)
     write_index(path, apple="apple")
     with SqliteStore(path) as store:
@@ -187,4 +187,4 @@ def test_a_server_whose_index_is_deleted_or_replaced_soon_answers_from_what_is_t
             assert not client.search(Query("elsewhere", mode="keyword")).results
         # One for each time that much had to be indexed, and perhaps one that found nothing left to do.
         assert len(started) <= 4
-    assert (folder / ".annai" / "server.log").read_text().count("was deleted or replaced") == 2
+    assert (state_of(folder) / "server.log").read_text().count("was deleted or replaced") == 2

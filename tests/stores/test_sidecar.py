@@ -118,7 +118,9 @@ def test_lancedb_puts_small_files_together_and_indexes_many_vectors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lancedb, "INDEX_FROM", 900)
-    config = Config(tmp_path, store=StoreSettings(engine="lancedb", url=str(tmp_path / "elsewhere")))
+    config = Config(
+        tmp_path, tmp_path / "state", store=StoreSettings(engine="lancedb", url=str(tmp_path / "elsewhere"))
+    )
     with load_store(config) as store:
         store.save_collection(Collection("a", Path("/a")))
         for number in range(lancedb.WRITES_BEFORE_COMPACTION + 2):
@@ -171,7 +173,7 @@ def test_an_import_applies_the_graph_settings_that_changed_in_chroma(
 
 def test_chroma_gets_its_settings_and_names_passages_by_their_path(tmp_path: Path) -> None:
     settings = StoreSettings(engine="chroma", hnsw_m=8, hnsw_construction_ef=50, hnsw_search_ef=33)
-    with load_store(Config(tmp_path, store=settings)) as store:
+    with load_store(Config(tmp_path, tmp_path / "state", store=settings)) as store:
         store.save_collection(Collection("a", Path("/a")))
         store.write("a", [indexed("docs/a.md")])
         neighbours = sidecar(store).neighbours
@@ -186,7 +188,7 @@ def test_chroma_gets_its_settings_and_names_passages_by_their_path(tmp_path: Pat
 
 def test_chroma_may_be_a_server(tmp_path: Path, chroma_server: tuple[str, "subprocess.Popen[bytes]"]) -> None:
     url, process = chroma_server
-    with load_store(Config(tmp_path, store=StoreSettings(engine="chroma", url=url))) as store:
+    with load_store(Config(tmp_path, tmp_path / "state", store=StoreSettings(engine="chroma", url=url))) as store:
         store.save_collection(Collection("a", Path("/a")))
         store.write("a", [indexed("a.md", "apple", seed=1), indexed("b.md", "banana", seed=2)])
         assert nearest_paths(store, 2, limit=1) == ["b.md"]
@@ -211,7 +213,7 @@ def test_chroma_may_be_a_server(tmp_path: Path, chroma_server: tuple[str, "subpr
 def test_an_engine_that_cannot_be_reached_is_one_clear_sentence(
     tmp_path: Path, engine: str, url: str, words: str
 ) -> None:
-    config = Config(tmp_path, store=StoreSettings(engine=engine, url=url))
+    config = Config(tmp_path, tmp_path / "state", store=StoreSettings(engine=engine, url=url))
 
     def use() -> None:
         with load_store(config) as store:
@@ -223,10 +225,10 @@ def test_an_engine_that_cannot_be_reached_is_one_clear_sentence(
 
 
 def test_a_folder_of_qdrant_is_for_one_process(tmp_path: Path, quick_folder: str) -> None:
-    config = Config(tmp_path, store=StoreSettings(engine="qdrant", url=quick_folder))
+    config = Config(tmp_path, tmp_path / "state", store=StoreSettings(engine="qdrant", url=quick_folder))
     code = (
         "import sys; from pathlib import Path; from annai.config import *; from annai.stores.base import load_store\n"
-        "load_store(Config(Path(sys.argv[1]), store=StoreSettings(engine='qdrant', url=sys.argv[2])))"
+        "load_store(Config(*2 * [Path(sys.argv[1])], store=StoreSettings(engine='qdrant', url=sys.argv[2])))"
     )
     with load_store(config):
         done = subprocess.run(

@@ -25,7 +25,7 @@ from annai.stores.sidecar.vectors import SidecarVectors
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection, Document
 from annai.upkeep import maintenance
-from tests.conftest import EXAMPLES, Annai, quick_config
+from tests.conftest import EXAMPLES, Annai, quick_config, state_of
 from tests.engines import DURABLE, config_for, postgres_folder, postgres_url, quick_folder
 from tests.indexing.test_indexing import KILLED_IMPORT
 from tests.loopback import eventually
@@ -167,7 +167,7 @@ def test_ctrl_c_ends_a_replace_with_a_word_and_changes_nothing(docs: Path) -> No
     process = subprocess.Popen(
         [sys.executable, "-m", "annai", "import", "-m", "replace"], cwd=docs, stderr=subprocess.PIPE, text=True
     )
-    with SqliteStore(docs / ".annai" / "index.sqlite") as store:
+    with SqliteStore(state_of(docs) / "index.sqlite") as store:
         eventually(lambda: store.statistics("root:building").documents > 0)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
@@ -251,7 +251,7 @@ def test_the_command_checks_repairs_tidies_and_moves(docs: Path) -> None:
     annai = Annai(docs)
     annai("import")
     assert "The index is consistent." in annai("store", "check").stdout
-    with SqliteStore(docs / ".annai" / "index.sqlite") as store:
+    with SqliteStore(state_of(docs) / "index.sqlite") as store:
         store._database.rows("DELETE FROM vectors WHERE section_id < 10")
     assert "check --repair" in annai("store", "check", code=1).stderr
     assert "Repaired" in annai("store", "check", "--repair").stdout
@@ -269,7 +269,7 @@ def test_an_engine_that_is_not_installed_is_named(docs: Path) -> None:
         "import sys; from pathlib import Path\n"
         "sys.modules['psycopg'] = None\n"
         "from annai.config import *; from annai.stores.base import load_store\n"
-        "load_store(Config(Path(sys.argv[1]), store=StoreSettings(engine='postgres', url='postgresql://x')))"
+        "load_store(Config(Path(sys.argv[1]), Path(sys.argv[1]), store=StoreSettings(engine='postgres', url='postgresql://x')))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(docs)], capture_output=True, text=True, check=False)
     assert "StoreError" in done.stderr

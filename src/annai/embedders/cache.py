@@ -15,9 +15,9 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.config import make_private_file
 from annai.embedders.base import Vectors, normalise_rows
 from annai.models.probe import is_same_model
+from annai.state import make_private_file
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,7 @@
 """What can be done with a project that is open in this process? Each operation, in a few lines."""
 
 import copy
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,7 +13,7 @@ from annai import collection as collections
 from annai.answers import Answer, Freshness, Query, QueryOptions
 from annai.asking.query import check_query, make_conditions, make_query
 from annai.asking.references import find_parts, locate
-from annai.config import Config
+from annai.config import Config, home_folder
 from annai.embedders.base import Embedder
 from annai.engine.answering import Answering
 from annai.engine.models import Embedders
@@ -61,6 +62,17 @@ MOST_REQUESTS = 1000
 
 MOST_QUEUED = 100
 """Requests that are returned when files were queued."""
+
+
+SYSTEM_FOLDERS = frozenset(
+    "/bin /boot /dev /etc /home /lib /lib64 /media /mnt /private /private/etc /private/tmp /private/var "
+    "/private/var/tmp /proc /root /run /sbin /sys /tmp /usr /usr/bin /usr/lib /usr/local /usr/share /var /var/lib "
+    "/var/tmp /Applications /Library /System /Users /Volumes".split()
+)
+"""Folders of Linux and macOS that are indexed only when they are named."""
+
+SYSTEM_VARIABLES = ("TMPDIR", "TEMP", "TMP", "SystemRoot", "ProgramFiles", "ProgramData")
+"""The environment's names for such folders, Windows' too."""
 
 
 class Engine(Project):
@@ -439,10 +451,18 @@ def _noted(errors: list[AnnaiError]) -> Iterator[None]:
 
 
 def check_root(config: Config) -> None:
-    """Refuse to index the home folder or the whole file system unless the user names it."""
-    for folder, name in ((Path.home(), "your home folder"), (Path(config.root.anchor), "the whole file system")):
-        if config.root == folder.resolve() and not config.named:
-            raise ConfigError(
-                f"This is {name}, which annai does not index on its own; change to a folder of documents, "
-                f"or name this one with --docs-dir {config.root}."
-            )
+    """Refuse to index the home folder, the temporary folder or the system's own unless the user names it."""
+    root = config.root
+    if config.named or not _is_nobodys_project(root):
+        return
+    raise ConfigError(
+        f"{root} is no folder of documents, so annai does not index it on its own; change to one, "
+        f"or name this one with --docs-dir {root}."
+    )
+
+
+def _is_nobodys_project(root: Path) -> bool:
+    """Whether a folder is home, a whole disk, the system's, or for temporary files: one stands there by chance."""
+    if root in (Path(root.anchor), home_folder()) or os.fspath(root) in SYSTEM_FOLDERS:
+        return True
+    return root in [Path(os.environ[each]).resolve() for each in SYSTEM_VARIABLES if os.environ.get(each)]

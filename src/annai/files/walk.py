@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from annai.config import STATE_FOLDER
 from annai.errors import CollectionError
 from annai.files.ignore import Patterns, read_patterns
 from annai.files.kinds import suffix_of
 from annai.settings import Files
+from annai.state import OLD_STATE_FOLDER
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ IGNORE_FILES = (".gitignore", ".annaiignore")
 
 MAX_TIME_NS = 2**63 - 1
 
-SKIPPED_FOLDERS = frozenset({STATE_FOLDER, ".git"})
+SKIPPED_FOLDERS = frozenset({OLD_STATE_FOLDER, ".git"})
 
 
 class ScannedFile(NamedTuple):

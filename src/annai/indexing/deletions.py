@@ -14,8 +14,6 @@ from annai.definitions import dataclass
 from annai.errors import FilesGone
 from annai.files.scanner import Scan
 from annai.stores.base import Store
-from annai.stores.machine import machine_name
-from annai.trust import is_inside
 from annai.types import ChangeKind, Collection, FileState, Problem
 
 MAX_GONE_FILES, MAX_GONE_SHARE = 20, 0.2
@@ -85,7 +83,7 @@ def doubt_deletions(collection: Collection, gone: Sequence[Path], known: int) ->
 
 
 def doubt_scan(
-    store: Store, config: Config, collection: Collection, found: Scan, known: Mapping[str, FileState] | None
+    store: Store, collection: Collection, found: Scan, known: Mapping[str, FileState] | None
 ) -> Doubt | None:
     """Why the files that a comparison did not find are not believed to be deleted.
 
@@ -94,8 +92,6 @@ def doubt_scan(
     gone = [change.file for change in found.changes if change.kind is ChangeKind.DELETED]
     if not gone:
         return None
-    if not is_tracked(store, config, collection):
-        collection = replace(collection, origin="")
     everything = store.states(collection.name) if known is None else known
     return doubt_deletions(collection, gone, len(everything))
 
@@ -107,19 +103,10 @@ def keep_documents(store: Store, collection: Collection, gone: Iterable[FileStat
         store.write(collection.name, states=kept)
 
 
-def is_tracked(store: Store, config: Config, collection: Collection) -> bool:
-    """Whether the folder's file system is noted: not where the index is in that folder, and goes with it."""
-    return store.shared or not is_inside(collection.source, config.database_path)
-
-
 def record_origin(store: Store, config: Config, collection: Collection, *, adopt: bool) -> Collection:
     """Note on which file system the folder is and, where machines share the index, that this one indexes it."""
-    tracked = is_tracked(store, config, collection)
-    if not tracked and collection.origin != NAMED:
-        return collection
-    origin = identify(collection.source) if tracked else ""
-    owner = machine_name(config) if store.shared else ""
-    recorded = replace(collection, origin=origin, owner=owner)
+    owner = config.machine if store.shared else ""
+    recorded = replace(collection, origin=identify(collection.source), owner=owner)
     if recorded != collection:
         if not adopt:
             # Read it again: another machine may have been faster.

@@ -81,8 +81,8 @@ def _open(file: Path) -> int:
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise StoreReadOnly(
-                f"{file} cannot be written, so nothing can be indexed; make its folder writable, or name another file "
-                "in database.path of annai.toml."
+                f"{file} cannot be written, so nothing can be indexed; make its folder writable, or name another in "
+                "ANNAI_STATE."
             ) from error
         raise
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from annai import __version__
-from annai.config import Config, FoundSettings, find_settings, load_config
+from annai.config import Config, FoundSettings, find_settings, home_folder, load_config
 from annai.definitions import dataclass
 from annai.engine import Engine
 from annai.errors import AnnaiError, ConfigError
@@ -29,6 +29,7 @@ from annai.models.extras import EXTRAS, error_summary
 from annai.plugins import BUILT_IN, installed
 from annai.project import waiting_files
 from annai.serving import pidfile
+from annai.state import OLD_STATE_FOLDER
 from annai.text.escapes import escape_line
 from annai.upkeep.maintenance import check
 
@@ -113,7 +114,8 @@ def _problem(error: AnnaiError) -> tuple[str, str]:
 
 def _private(text: str) -> str:
     """A line for a report: with `~` for the home folder, whose name is the user's."""
-    return escape_line(text.replace(str(Path.home()), "~"))
+    home = home_folder()
+    return escape_line(text.replace(str(home), "~") if home else text)
 
 
 def _python() -> Found:
@@ -161,24 +163,21 @@ def _folder(config: Config) -> Found:
         yield "fail", f"{config.root} cannot be read", "Change its permissions, or run annai as its owner."
         return
     folder = config.state_folder
+    if (config.root / OLD_STATE_FOLDER).is_dir():
+        yield "warn", f"{config.root / OLD_STATE_FOLDER} is not read", "Delete it: annai keeps its files elsewhere."
     if not folder.exists():
-        can_write = os.access(config.root, os.W_OK)
-        fix = "" if can_write else "Make it writable, or set database.path to a place that is."
-        yield ("ok" if can_write else "fail"), f"{folder} is not there yet", fix
-        return
-    if not os.access(folder, os.W_OK | os.X_OK):
+        yield "ok", f"{folder} is not there yet", ""
+    elif not os.access(folder, os.W_OK | os.X_OK):
         yield "warn", f"{folder} cannot be written: the index is only read", "Change its permissions."
     elif os.name == "posix" and folder.stat().st_mode & 0o077:
         yield "warn", f"{folder} can be read by others, and it holds your documents", f"chmod 700 {folder}"
     else:
         yield "ok", str(folder), ""
-    token = folder / pidfile.TOKEN_FILE
-    if os.name == "posix" and token.exists() and token.stat().st_mode & 0o077:
-        yield "warn", f"{token} can be read by others, so it is not used", f"rm {token}, then `annai server restart`."
 
 
 def _disk(config: Config) -> Found:
-    free = shutil.disk_usage(config.root).free
+    home = next(each for each in config.state_folder.parents if each.is_dir())
+    free = shutil.disk_usage(home).free
     text = f"{free / 1e9:.1f} GB free"
     if free < FULL_DISK_BYTES:
         yield "fail", text, "Free some space: nothing can be indexed."

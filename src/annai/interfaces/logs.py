@@ -9,8 +9,9 @@ import time
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from annai.config import Config, private_opener
+from annai.config import Config
 from annai.errors import ServerError, without_secrets
+from annai.state import private_opener
 from annai.text.escapes import LogFormatter, escape_json
 from annai.timer import timestamp
 

@@ -145,6 +145,14 @@ def warn(sentence: object) -> None:
     echo(f"annai: {escape_line(str(sentence))}", err=True)
 
 
+def remark(text: str, config: Config) -> None:
+    """Say something on standard error that one may overlook: dim, where there are colours."""
+    if not _quiet:
+        is_dim = {"always": True, "never": False}.get(config.display.color, is_terminal(sys.stderr))
+        shown = f"annai: {escape_line(text)}"
+        click.echo(click.style(shown, dim=True) if is_dim else shown, err=True, color=True)
+
+
 def is_terminal(stream: TextIO | None) -> bool:
     """Whether a standard stream is a terminal; None is one that is closed."""
     return stream is not None and stream.isatty()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from annai.config import Config, make_state_folder, private_opener
+from annai.config import Config
 from annai.errors import AnnaiError, ServerError
 from annai.serving.connection import Connection
 from annai.serving.pidfile import (
@@ -24,6 +24,7 @@ from annai.serving.pidfile import (
     withdraw,
     write_private,
 )
+from annai.state import make, private_opener
 
 LOCK_FILE = "server.lock"
 
@@ -43,7 +44,7 @@ def state_folder(config: Config) -> Path:
     """The project's state folder, created if it is missing."""
     folder = config.state_folder
     try:
-        make_state_folder(folder)
+        make(folder, config.root)
     except OSError as error:
         raise ServerError(
             f"The server cannot write to its folder {folder}: {error.strerror}; make it writable."

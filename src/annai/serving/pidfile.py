@@ -4,32 +4,27 @@ The file alone is not believed: the process that wrote it must be alive, or whoe
 know the file's secret. A crash leaves the file without its server, and another program may have taken the port.
 """
 
-import contextlib
-import logging
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from annai.config import Config, user_folder
+from annai.config import PID_FILE, Config
 from annai.definitions import dataclass
 from annai.errors import ConfigError, QueryError, ServerError
 from annai.serving.connection import health
 from annai.serving.wire import from_json, plain, to_json
+from annai.state import known_projects
 from annai.values import decode
 
 if TYPE_CHECKING:
     import psutil
 
-logger = logging.getLogger(__name__)
-
 TOKEN_FILE = "token"  # noqa: S105 - the name of the file
 
 HEALTH_SECONDS = 1.0
 """How long a healthy server may take to answer; after that its process is checked."""
-
-THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
-"""Hosts where only this machine can answer: a pid file that came with a folder must not send questions elsewhere."""
 
 SAME_SECONDS = 0.05
 """How exactly a process's start time is known. If the clock was set since, the server must answer instead."""
@@ -75,18 +70,8 @@ def running(config: Config) -> ServerRecord | None:
 
 def all_running() -> list[ServerRecord]:
     """Every server that this user started on this machine and that runs, ordered by project."""
-    found = []
-    for note in _notes().glob("*"):
-        try:
-            pid_file = Path(note.read_text(encoding="utf-8"))
-            record = _read(pid_file)
-            if record and _is_alive(record):
-                found.append(record)
-            elif not pid_file.exists():
-                note.unlink(missing_ok=True)
-        except (OSError, ValueError):
-            logger.debug("not readable: %s", note, exc_info=True)
-    return sorted(found, key=lambda record: record.project_root)
+    records = (_read(each.folder / PID_FILE) for each in known_projects())
+    return [each for each in records if each and _is_alive(each)]
 
 
 def left_behind(config: Config) -> bool:
@@ -100,22 +85,14 @@ def read_record(config: Config) -> ServerRecord | None:
 
 
 def publish(config: Config, record: ServerRecord) -> None:
-    """Write the pid file, whole or not at all; only its owner may read it. Note for `all_running` where it is."""
+    """Write the pid file, whole or not at all; only its owner may read it."""
     write_private(config.pid_path, to_json(plain(record)) + b"\n")
-    note = _note(config)
-    try:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        write_private(note, os.fsencode(config.pid_path))
-    except (OSError, ServerError) as error:
-        logger.info("`annai server ls` will not list this server: %s", error)
 
 
 def withdraw(config: Config, record: ServerRecord | None) -> None:
     """Remove this server's pid file; another server's stays."""
     if read_record(config) == record:
         config.pid_path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            _note(config).unlink(missing_ok=True)
 
 
 def _read(pid_file: Path) -> ServerRecord | None:
@@ -125,39 +102,18 @@ def _read(pid_file: Path) -> ServerRecord | None:
         return None
 
 
-def _notes() -> Path:
-    """The folder of small files that each name a pid file."""
-    return user_folder() / "servers"
-
-
-def _note(config: Config) -> Path:
-    from hashlib import sha256  # only where a server starts or ends
-
-    return _notes() / sha256(os.fsencode(config.pid_path)).hexdigest()[:16]
-
-
 def _is_alive(record: ServerRecord) -> bool:
     return _is_process(record) or _answers(record) or process_of(record) is not None
 
 
 def read_token(config: Config) -> str:
     """The token of the project's server; empty if it needs none."""
-    token = config.server.token or _read_private(config.state_folder / TOKEN_FILE)
+    token = config.server.token
+    with suppress(FileNotFoundError):
+        token = token or (config.state_folder / TOKEN_FILE).read_text(encoding="ascii", errors="replace").strip()
     if not (token.isascii() and token.isprintable()):
         raise ConfigError("server.token must be printable ASCII; choose another.")
     return token
-
-
-def _read_private(file: Path) -> str:
-    """A file that only its owner can read; empty if others can too, since then it is no secret, or not our own."""
-    try:
-        with file.open(encoding="ascii", errors="replace") as stream:
-            status = os.fstat(stream.fileno())
-            if sys.platform != "win32" and (status.st_mode & 0o077 or status.st_uid != os.getuid()):
-                return ""
-            return stream.read().strip()
-    except FileNotFoundError:
-        return ""
 
 
 def write_private(file: Path, content: bytes) -> None:
@@ -208,7 +164,7 @@ def _answers(record: ServerRecord) -> bool:
     import secrets  # most commands find no pid file
 
     challenge = secrets.token_hex(16)
-    answer = health(record.url, HEALTH_SECONDS, challenge) if record.host in THIS_MACHINE else None
+    answer = health(record.url, HEALTH_SECONDS, challenge)
     return answer is not None and answer.get("proof") == proof(record.secret, challenge)
 
 

@@ -93,9 +93,10 @@ def test_every_store_finds_the_same_documents_by_what_they_say(store: Store) -> 
         assert store.metadata("a", "gone") == []
         assert store.metadata("none", "status") == []
         met = 0
+        config = Config(Path("/a"), Path("/b"))
         for wanted in conditions:
             parts = [
-                Filters(each, Config(Path("/a")), Where(("a",), conditions=tuple(wanted)), {"a": Path("/a")}).parts()
+                Filters(each, config, Where(("a",), conditions=tuple(wanted)), {"a": Path("/a")}).parts()
                 for each in (reference, store)
             ]
             assert parts[0] == parts[1], wanted

@@ -27,6 +27,7 @@ COMMANDS = {
     "tool": ("collection", ""),
     "import": ("imports", "Index a collection now, or rebuild it."),
     "index": ("index", "Show what waits to be indexed, or index some files again."),
+    "projects": ("projects", "List the projects that have an index, or forget one."),
     "store": ("store", "Check the index, compact it, or move it to another engine."),
     "server": ("server", "Run a server for this project."),
     "token": ("token", "Let others use this project's server."),

@@ -17,9 +17,7 @@ CHATTY = ("mcp", "watchfiles", "asyncio", "httpx2")
 
 
 @click.command(cls=Command, examples=("annai mcp", "annai mcp --docs-dir ~/notes", "annai mcp --http --port 8080"))
-@click.option(
-    "--data-dir", type=click.Path(path_type=Path), help="Folder for the index (default: .annai in the project)."
-)
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder for the index, instead of your state folder.")
 @click.option("--http", is_flag=True, help="Run the project's server and serve over HTTP at /mcp, instead of stdio.")
 @click.option(
     "--port",
@@ -58,11 +56,12 @@ def command(config: Config, data_dir: Path | None, http: bool, port: int | None)
 def _serve_http(config: Config, port: int | None) -> None:
     """Be the project's server, in the foreground."""
     from annai.interfaces.server import serve  # only where it is served
-    from annai.serving.pidfile import running
+    from annai.serving.pidfile import TOKEN_FILE, running
 
     if record := running(config):
         raise ServerError(f"A server is already running for this project; agents reach it at {record.url}/mcp.")
-    echo("Agents connect to /mcp on this server, with the token in .annai/token (or server.token).")
+    token = "server.token" if config.server.token else config.state_folder / TOKEN_FILE
+    echo(f"Agents connect to /mcp on this server, with the token in {token}.")
     serve(config, port=port, tell=echo_line)
 
 

@@ -14,7 +14,7 @@ from annai.config import Config, load_config, override
 from annai.interfaces.cli.completion import complete_collections
 from annai.interfaces.cli.conventions import Option, common_options
 from annai.interfaces.cli.progress import duration, progress_bar
-from annai.interfaces.terminal import echo, is_terminal, warn
+from annai.interfaces.terminal import echo, is_terminal, remark, warn
 from annai.opening import open_project
 from annai.project import Confirm, Project
 from annai.settings import ListFormat
@@ -80,8 +80,10 @@ def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[
             **rest: Any,  # noqa: ANN401 - the command's own options
         ) -> None:
             outer = click.get_current_context().obj or {}
-            loaded = load_config(config=config or outer.get("config"), docs_dir=docs_dir)
-            loaded = override(loaded, "display", color=outer.get("color"))
+            config = config or outer.get("config")
+            loaded = override(load_config(config=config, docs_dir=docs_dir), "display", color=outer.get("color"))
+            if loaded.is_around:
+                remark(f"the project around this folder is {loaded.root}", loaded)
             command(dataclasses.replace(loaded, server_url=server) if server else loaded, **rest)
 
         shared = config_option(common_options(wrapped))

@@ -43,7 +43,7 @@ _port_option = click.option(
     callback=port_number,
     help="Port to listen on (server.port: 24280), or auto for a free one.",
 )
-_log_option = click.option("--log", type=click.Path(path_type=Path), help="Log file (logging.file: .annai/server.log).")
+_log_option = click.option("--log", type=click.Path(path_type=Path), help="Log file (logging.file: server.log).")
 
 
 @click.group(cls=Group, examples=("annai server start", "annai server logs -f", "annai server ls"))

@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 from annai.config import Config, variable
 from annai.errors import ServerError
+from annai.state import STATE_VARIABLE
 
 UNIT = """\
 [Unit]
 Description={description}
 
 [Service]
-ExecStart={command}
+{environment}ExecStart={command}
 WorkingDirectory={folder}
 Restart=on-failure
 
@@ -82,10 +83,12 @@ def uninstall(service: Service) -> bool:
 def _systemd(config: Config, command: Sequence[str], name: str) -> Service:
     folder = Path(variable("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
     unit = f"{name}.service"
+    named = variable(STATE_VARIABLE)
     content = UNIT.format(
         description=_literal(f"annai server for {config.root}"),
         command=" ".join(map(_quoted, command)),
         folder=_literal(str(config.root)),
+        environment=f"Environment={_quoted(f'{STATE_VARIABLE}={named}')}\n" if named else "",
     )
     systemctl = ("systemctl", "--user")
     reload = (*systemctl, "daemon-reload")
@@ -105,6 +108,7 @@ def _launchd(config: Config, command: Sequence[str], name: str) -> Service:
             "Label": name,
             "ProgramArguments": list(command),
             "WorkingDirectory": str(config.root),
+            **({"EnvironmentVariables": {STATE_VARIABLE: named}} if (named := variable(STATE_VARIABLE)) else {}),
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},
         },

@@ -13,6 +13,7 @@ from annai.interfaces.render.table import print_table
 from annai.interfaces.render.units import time_ago
 from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
+from annai.serving.daemon import required_token
 from annai.serving.tokens import TokenFile
 from annai.types import IMPLICIT_COLLECTION
 from annai.values import suggest
@@ -48,6 +49,16 @@ def add(config: Config, name: str, admin: bool, names: tuple[str, ...]) -> None:
     can = "read and change" if admin else "read"
     echo(f"It can {can} {', '.join(names) or 'all collections'}, and is shown this once: keep it safe.", err=True)
     echo("Clients send it as `Authorization: Bearer …`; annai itself takes it from ANNAI_TOKEN.", err=True)
+
+
+@command.command("owner", examples=("annai token owner", "annai token owner --docs-dir ~/notes"))
+@project_command(server=False)
+def owner(config: Config) -> None:
+    """Print the token of the project's owner, which may do everything.
+
+    annai's own commands find it by themselves. Give others a token of their own.
+    """
+    echo(required_token(config))
 
 
 @command.command("ls", examples=("annai token ls", "annai token ls --json"))

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import click
 
-from annai.config import Config, FoundSettings, find_settings, load_config, user_folder
+from annai.config import FoundSettings, find_settings, user_folder
 from annai.interfaces.cli.conventions import Command, common_options
 from annai.interfaces.cli.options import config_option, docs_dir_option
 from annai.interfaces.terminal import echo, say
 from annai.trust import TrustStore
-from annai.types import Collection
 
 
 @click.command(cls=Command, examples=("annai trust", "annai trust --list", "annai trust --revoke"))
@@ -33,8 +32,7 @@ def command(yes: bool, listing: bool, revoke: bool, docs_dir: Path | None, confi
         return
     found = find_settings(config=config, docs_dir=docs_dir)
     if revoke:
-        revoked = [store.revoke(path) for path in {found.key, found.folder}]
-        say(f"{found.key} is no longer trusted." if any(revoked) else f"{found.key} was not trusted.")
+        say(f"{found.key} is no longer trusted." if store.revoke(found.key) else f"{found.key} was not trusted.")
         return
     if not found.is_trusted:
         _show(found)
@@ -43,8 +41,7 @@ def command(yes: bool, listing: bool, revoke: bool, docs_dir: Path | None, confi
             return
         store.trust_file(found.key, found.digest)
         say(f"{found.key} is trusted until it changes; `annai trust --revoke` takes that back.")
-    asked = _trust_collections(store, config, docs_dir, yes=yes)
-    if found.is_trusted and not asked:
+    else:
         say("Everything here is trusted." if found.demands else "Nothing here needs your trust.")
 
 
@@ -54,33 +51,8 @@ def _show(found: FoundSettings) -> None:
         echo(f"  {demand.setting} = {demand.value!r}\n    {demand.consequence}")
 
 
-def _trust_collections(store: TrustStore, config: Path | None, docs_dir: Path | None, *, yes: bool) -> bool:
-    """Ask about the folders outside that the index names; whether there were any."""
-    settings = load_config(config=config, docs_dir=docs_dir)
-    outside = _outside_collections(settings)
-    for collection in outside:
-        echo(f"The index has a collection outside this project:\n  {collection.name}: {collection.source}")
-        if yes or click.confirm("Let annai read that folder?", err=True):
-            store.trust_source(settings.root, collection.source)
-    return bool(outside)
-
-
-def _outside_collections(settings: Config) -> list[Collection]:
-    if not settings.database_path.exists():
-        return []
-    from annai import collection as collections  # only an index that is there needs a store
-    from annai.stores.base import load_store
-
-    with load_store(settings) as opened:
-        return collections.untrusted(opened, settings, opened.collections())
-
-
 def _list(store: TrustStore) -> None:
-    files, sources = store.files(), store.all_sources()
-    if not files and not sources:
-        echo("Nothing is trusted on this machine.")
-    for file in sorted(files):
+    for file in sorted(store.files()):
         echo(file)
-    for root, folders in sorted(sources.items()):
-        for folder in folders:
-            echo(f"{root}: the collection folder {folder}")
+    if not store.files():
+        echo("Nothing is trusted on this machine.")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import numpy as np
 
-from annai.config import make_private_file, make_state_folder
+from annai.config import Config
 from annai.errors import NewerIndex, NotAnIndex, QueryError, StoreError, StoreFull, StoreReadOnly
+from annai.state import make, make_private_file
 from annai.stores.rows import NOT_TEXT, SQLValue
 from annai.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SELECT_METADATA
 from annai.text.metadata import metadata
@@ -204,12 +205,12 @@ class Database:
 
     def _prepare_new_file(self) -> FileId | None:
         """Make the file if it was deleted, and remove the logs of the one before: SQLite would add them to this one."""
-        if not self.path.parent.parent.is_dir():
-            raise StoreError(f"The folder of {self.path} is gone; put it back, or start annai in another.")
+        if not self.path.parent.is_dir():
+            raise StoreError(f"The folder of {self.path} is gone, as the project was moved or forgotten; start again.")
         for log, known in self._logs.items():
             if known is not None and _identify(log) == known:
                 log.unlink()
-        make_index_folder(self.path)
+        _make_file(self.path)
         return _identify(self.path)
 
     def _log_paths(self) -> list[Path]:
@@ -323,10 +324,21 @@ def _identify(path: Path) -> FileId | None:
     return status.st_dev, status.st_ino
 
 
-def make_index_folder(path: Path) -> None:
+def make_index_file(config: Config) -> Path:
     """Make the folder and the file of an index, for their user alone, unless the file is there and can only be read."""
+    path = config.database_path
     try:
-        make_state_folder(path.parent)
+        make(config.state_folder, config.root)
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if not path.exists():
+            raise StoreReadOnly(cannot_write(path)) from error
+    _make_file(path)
+    return path
+
+
+def _make_file(path: Path) -> None:
+    try:
         make_private_file(path)
     except OSError as error:
         if not path.exists():
@@ -340,4 +352,4 @@ def no_space(path: Path) -> str:
 
 def cannot_write(path: Path) -> str:
     """The sentence for an index that cannot be written."""
-    return f"{path} cannot be written; make its folder writable, or name another file in database.path of annai.toml."
+    return f"{path} cannot be written; make its folder writable, or name another folder in ANNAI_STATE."

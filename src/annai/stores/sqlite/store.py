@@ -13,7 +13,7 @@ from annai.errors import StoreError
 from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors
 from annai.stores.scores import top_scores
 from annai.stores.sqlite.collections import Collections
-from annai.stores.sqlite.database import Database, make_index_folder
+from annai.stores.sqlite.database import Database, make_index_file
 from annai.stores.sqlite.documents import DocumentRow, Documents
 from annai.stores.sqlite.passages import MAX_DELETED_SHARE, Passages
 from annai.stores.sqlite.postings import Postings
@@ -31,8 +31,7 @@ MakeIndexes = Callable[[IndexFile], tuple[VectorIndex, WordIndex]]
 
 def open_store(config: Config) -> Store:
     """Open the index of a project, making it if there is none."""
-    make_index_folder(config.database_path)
-    return SqliteStore(config.database_path)
+    return SqliteStore(make_index_file(config))
 
 
 def _own_indexes(file: IndexFile) -> tuple[VectorIndex, WordIndex]:
