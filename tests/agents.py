@@ -109,7 +109,7 @@ def connected(
 ) -> Iterator[Agent]:
     """A client on `annai mcp`, started in the folder."""
     # The SDK hands on little of the environment.
-    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PYTHONPATH", "XDG_STATE_HOME") if name in os.environ}
     parameters = StdioServerParameters(
         command=sys.executable, args=["-m", "annai", "mcp", *arguments], cwd=folder, env={**kept, **(environment or {})}
     )

@@ -15,7 +15,7 @@ LEVELS = (
     ("definitions",),
     ("types", "errors"),
     ("answers", "plugins"),
-    ("values", "project", "text", "timer", "installation"),
+    ("values", "project", "text", "timer", "state"),
     ("settings", "trust"),
     ("config",),
     ("files", "splitters", "models"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from annai.installation import install_command
+from annai.plugins import install_command
 
 
 @pytest.mark.parametrize(

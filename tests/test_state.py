@@ -290,10 +290,11 @@ def test_a_worktree_is_a_project_of_its_own(apples: Annai, tmp_path: Path) -> No
     assert paths(apples, "cherry") == []
 
 
-def test_an_engine_whose_folder_was_taken_away_says_so_and_makes_no_other(apples: Annai) -> None:
+def test_an_engine_whose_project_was_moved_says_so_and_makes_no_other(apples: Annai) -> None:
     with Engine(quick_config(apples.folder)) as engine:
         engine.config.state_folder.rename(engine.config.state_folder.with_name("taken"))
-        with pytest.raises(StoreError, match="was moved or forgotten; start again"):
+        apples.folder.rename(apples.folder.with_name("moved"))
+        with pytest.raises(StoreError, match="is gone; put it back"):
             engine.search("apple")
         assert not engine.config.state_folder.exists()
 

@@ -19,6 +19,7 @@ from annai.definitions import dataclass
 from annai.errors import ConfigError
 from annai.settings import (
     SECTIONS,
+    USER_SECTIONS,
     Chunking,
     ColorMode,
     Database,
@@ -249,9 +250,9 @@ def find_settings(
     table, content = _read_table(file) if file else ({}, b"")
     if file:
         _checked(table, file)
-        if "trust" in table:
+        for name in sorted(USER_SECTIONS & table.keys()):
             own = user_folder(environment) / USER_CONFIG_NAME
-            raise ConfigError(f"{file}: [trust] belongs in {own}; move it there.")
+            raise ConfigError(f"{file}: [{name}] belongs in {own}; move it there.")
     asked = () if is_users_own else tuple(demands(table, folder))
     if not asked:
         return FoundSettings(folder, file, table, (), "", is_trusted=True)
@@ -280,6 +281,15 @@ def override(config: Config, section: str, origin: str = "the command line", /, 
     )
     _check_overlap(changed.chunking, origin)
     return changed
+
+
+def make_folders(config: Config) -> None:
+    """Make the project's state folder, and the folder of the index, if it is another.
+
+    Raises `OSError` if one cannot be made, or if the project's folder is gone.
+    """
+    state.make(config.state_folder, config.root)
+    config.database_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def user_folder(environment: Mapping[str, str] = os.environ) -> Path:

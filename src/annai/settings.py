@@ -423,6 +423,9 @@ SECTIONS: dict[str, type] = {
 }
 """The sections of annai.toml, in the order in which they are documented."""
 
+USER_SECTIONS = frozenset({"trust"})
+"""Those that belong in the user's own settings, and not in a project's."""
+
 
 COLLECTIONS_TEXT = (
     "[collections.NAME.embedding] gives a collection its own embedder. It takes the keys of [embedding]; a key",
@@ -434,6 +437,8 @@ def template() -> str:
     """The text of a new annai.toml: every setting, commented out, with its meaning and its default."""
     lines = ["# annai's settings. All are optional; the values shown are the defaults.", ""]
     for name, section in SECTIONS.items():
+        if name in USER_SECTIONS:
+            continue
         lines.append(f"[{name}]")
         for item in fields(section):
             lines += [f"# {explain(item)}", f"# {item.name} = {default_text(item)}"]

@@ -4,6 +4,7 @@ Index, caches, token, pid file, locks and logs of a project lie in the user's ow
 writes, and never in the project: whatever lies there may have come with it (docs/decisions/0010-state-of-the-user.md).
 """
 
+import errno
 import functools
 import logging
 import os
@@ -173,8 +174,10 @@ def machine_name(home: Path) -> str:
 def make(folder: Path, root: Path) -> None:
     """Make a project's state folder, for its user alone, and note whose it is.
 
-    Raises `OSError` if it cannot be made.
+    Raises `OSError` if it cannot be made, or if the project's folder is gone.
     """
+    if not root.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(root))
     known = _read(folder)
     home = folder.parent.parent
     if known is None or known.root != root or known.mark != mark_of(root):

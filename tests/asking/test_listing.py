@@ -25,6 +25,7 @@ FILES = {
     "node_modules/a.md": "zebra",
     "long.md": "zebra " * 1000,
     "binary.md": "\x00\x01\x00",
+    ".annai/a.md": "zebra",
 }
 
 
@@ -56,7 +57,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         ("long.md", "it was skipped (6,000 bytes, over the limit of 0.001 MB (files.max_file_mb))"),
         ("binary.md", "it was skipped (binary file)"),
         ("link.md", "a symbolic link (files.follow_symlinks is false)"),
-        (".annai/index.sqlite", "annai never reads .annai/"),
+        (".annai/a.md", "annai never reads .annai/"),
     ],
 )
 def test_a_file_that_is_not_indexed_says_why(engine: Engine, path: str, reason: str) -> None:

@@ -17,7 +17,7 @@ from annai.files import kinds
 from annai.files.conversion import convert
 from annai.files.formats import html, lines, mail, notebook, opendocument, rtf, sheets, slides, word
 from annai.files.formats.pdf import convert as convert_pdf
-from annai.installation import install_command
+from annai.plugins import install_command
 from annai.settings import Documents
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'

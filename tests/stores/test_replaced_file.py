@@ -17,7 +17,7 @@ from annai.engine import Engine
 from annai.errors import StoreError
 from annai.serving.client import Client
 from annai.serving.pidfile import running
-from annai.stores.sqlite.store import SqliteStore
+from annai.stores.sqlite.store import SqliteStore, open_store
 from annai.types import Collection
 from tests.conftest import Annai, quick_config, state_of
 from tests.loopback import eventually
@@ -80,14 +80,13 @@ def test_a_file_that_is_replaced_is_read_by_every_thread(tmp_path: Path, caplog:
         assert sorted(matching_paths(store, "apple pear plum fig")) == ["fig.md", "pear.md", "plum.md"]
 
 
-def test_a_file_that_is_deleted_is_made_anew_and_a_snapshot_goes_on_with_the_old_one(tmp_path: Path) -> None:
-    path = state_of(tmp_path) / "index.sqlite"
-    path.parent.mkdir()
-    write_index(path, apple="apple")
-    with SqliteStore(path) as store:
+def test_a_file_that_is_deleted_is_made_again_and_a_snapshot_goes_on_with_the_old_one(docs: Path) -> None:
+    config = load_config(docs_dir=docs)
+    with open_store(config) as store:
+        write_index(config.database_path, apple="apple")
         with store.snapshot():
             assert matching_paths(store, "apple") == ["apple.md"]
-            shutil.rmtree(path.parent)
+            shutil.rmtree(config.state_folder)
             in_thread(lambda: store.save_collection(Collection("b", Path("/b"))))
             assert matching_paths(store, "apple") == ["apple.md"]
         assert matching_paths(store, "apple") == []
@@ -112,15 +111,15 @@ def test_an_engine_beside_the_file_follows_it(docs: Path, engine: str) -> None:
         assert len(opened.store.inventory().vectors) == len(opened.store.inventory().sections)
 
 
-def test_the_whole_project_is_not_made_again(tmp_path: Path) -> None:
-    path = state_of(tmp_path / "docs") / "index.sqlite"
-    path.parent.mkdir(parents=True)
-    write_index(path, apple="apple")
-    with SqliteStore(path) as store:
-        shutil.rmtree(tmp_path / "docs")
+def test_neither_a_project_that_is_gone_nor_its_state_is_made_again(docs: Path) -> None:
+    config = load_config(docs_dir=docs)
+    with open_store(config) as store:
+        shutil.rmtree(docs)
+        shutil.rmtree(config.state_folder)
         with pytest.raises(StoreError, match="is gone"):
             store.collections()
-    assert not (tmp_path / "docs").exists()
+    assert not docs.exists()
+    assert not config.state_folder.exists()
 
 
 @contextmanager

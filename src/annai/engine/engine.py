@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Unpack
 
@@ -13,7 +13,7 @@ from annai import collection as collections
 from annai.answers import Answer, Freshness, Query, QueryOptions
 from annai.asking.query import check_query, make_conditions, make_query
 from annai.asking.references import find_parts, locate
-from annai.config import Config, home_folder
+from annai.config import Config, home_folder, make_folders
 from annai.embedders.base import Embedder
 from annai.engine.answering import Answering
 from annai.engine.models import Embedders
@@ -101,7 +101,7 @@ class Engine(Project):
         path = self.config.database_path
         # An index in memory, or one that machines share, is not guarded by a lock file.
         alone = self.store.shared or self.config.store.engine == "memory"
-        return IndexLock(None if alone else path.with_name(f"{path.name}.{kind}"))
+        return IndexLock(None if alone else path.with_name(f"{path.name}.{kind}"), partial(make_folders, self.config))
 
     @property
     def read_only(self) -> bool:

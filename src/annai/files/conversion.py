@@ -21,7 +21,7 @@ from annai.errors import SkippedFile, UnreadableFile
 from annai.files import child
 from annai.files.formats.markdown import ConversionError, Converted
 from annai.files.kinds import CONVERTERS, missing_extra, suffix_of
-from annai.installation import install_command
+from annai.plugins import install_command
 from annai.settings import Documents
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 from annai.files.ignore import Patterns, read_lines
 from annai.files.kinds import missing_extra, suffix_of
 from annai.files.walk import IGNORE_FILES, SKIPPED_FOLDERS, Folder, Walk
-from annai.installation import install_command
+from annai.plugins import install_command
 from annai.settings import Files
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from annai.definitions import dataclass
 from annai.files.kinds import EXTRAS, missing_extra, suffix_of
 from annai.files.walk import ScannedFile, Walk, file_times
-from annai.installation import install_command
+from annai.plugins import install_command
 from annai.settings import Files
 from annai.types import Change, ChangeKind, FileState, LeftOut
 

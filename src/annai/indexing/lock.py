@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,8 +28,10 @@ class IndexLock:
     are not locked out: where machines share an index, its queue keeps them apart.
     """
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path | None, make_folder: Callable[[], None] = lambda: None) -> None:
+        """`make_folder` is called before the file is opened, should its folder have been deleted."""
         self._file = file
+        self._make_folder = make_folder
         self._guard = threading.Lock()
         self._thread = threading.RLock()
         self._descriptor = -1
@@ -39,7 +41,7 @@ class IndexLock:
         """Take it for this process unless another process has it; each `acquire` needs a `release`."""
         with self._guard:
             if self._holders == 0 and self._file is not None:
-                descriptor = _open(self._file)
+                descriptor = self._open(self._file)
                 if not _try_lock(descriptor):
                     os.close(descriptor)
                     return False
@@ -72,19 +74,17 @@ class IndexLock:
         finally:
             self._thread.release()
 
-
-def _open(file: Path) -> int:
-    try:
-        # Somebody may have deleted the folder meanwhile.
-        file.parent.mkdir(mode=0o700, exist_ok=True)
-        return os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise StoreReadOnly(
-                f"{file} cannot be written, so nothing can be indexed; make its folder writable, or name another in "
-                "ANNAI_STATE."
-            ) from error
-        raise
+    def _open(self, file: Path) -> int:
+        try:
+            self._make_folder()
+            return os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise StoreReadOnly(
+                    f"{file} cannot be written, so nothing can be indexed; make its folder writable, or name another "
+                    "in ANNAI_STATE."
+                ) from error
+            raise
 
 
 def _try_lock(descriptor: int) -> bool:

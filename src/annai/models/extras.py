@@ -24,7 +24,7 @@ def load_extra(provider: str, module: str = "") -> ModuleType:
     try:
         return import_module(module or main)
     except ImportError as error:
-        from annai.installation import install_command  # needed only here
+        from annai.plugins import install_command  # needed only here
 
         raise ModelUnavailable(
             f"{provider!r} needs a package that is not installed ({error.name}); run `{install_command(extra)}`."

@@ -443,7 +443,7 @@ def load_store(config: Config) -> Store:
     except ImportError as error:
         if (error.name or "").startswith("annai"):
             raise
-        from annai.installation import install_command  # needed only here
+        from annai.plugins import install_command  # needed only here
 
         raise StoreError(
             f"store.engine is {engine!r}, and what it needs is not installed ({error.name}); "

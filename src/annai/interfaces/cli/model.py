@@ -12,7 +12,6 @@ from annai.config import Config, override, secret
 from annai.embedders.base import Embedder, Vectors, load_embedder
 from annai.embedders.static import BUNDLED
 from annai.errors import ConfigError
-from annai.installation import install_command
 from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.options import format_option, project_command
 from annai.interfaces.render.records import print_json
@@ -24,6 +23,7 @@ from annai.models.extras import EXTRAS, is_installed
 from annai.models.names import known_model, provider_of, served_model
 from annai.models.vectors import dimensions_text
 from annai.models.weights import downloaded_weights
+from annai.plugins import install_command
 from annai.settings import Embedding
 
 PAIRS = (

@@ -27,7 +27,7 @@ EXAMPLES = ("annai projects", "annai projects forget ~/old-notes", "annai projec
 @project_command(docs_dir=False, server=False)
 @click.pass_context
 def command(context: click.Context, config: Config, form: str | None) -> None:
-    """List the projects that have an index on this machine.
+    """List the projects that have an index, or forget one.
 
     The index of a project, and everything else that annai keeps for it, lies in your
     own state folder, never in the project. It moves along when the folder is moved.

@@ -24,7 +24,6 @@ from annai.settings import StoreSettings
 from annai.stores.base import Store, Vectors
 from annai.stores.sidecar.neighbours import Neighbours, Passage, redact_url
 from annai.stores.sidecar.vectors import open_beside
-from annai.stores.sqlite.database import make_index_file
 from annai.stores.sqlite.search_index import Span
 
 logger = logging.getLogger(__name__)
@@ -47,7 +46,6 @@ ChromaCollection = Any
 
 def open_store(config: Config) -> Store:
     """Open the index: the file, and Chroma's folder or server."""
-    make_index_file(config)
     folder = config.database_path.with_suffix("")
     return open_beside(config, ChromaNeighbours(config.store, folder))
 

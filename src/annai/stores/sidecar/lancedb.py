@@ -23,7 +23,6 @@ from annai.stores.base import Store, Vectors
 from annai.stores.paths import trim_prefix
 from annai.stores.sidecar.neighbours import Neighbours, Passage, redact_url
 from annai.stores.sidecar.vectors import open_beside
-from annai.stores.sqlite.database import make_index_file
 from annai.stores.sqlite.search_index import Span
 
 logger = logging.getLogger(__name__)
@@ -57,7 +56,6 @@ _DISTANCES = {"cosine": "cosine", "ip": "dot", "l2": "l2"}
 
 def open_store(config: Config) -> Store:
     """Open the index: the file, and the folder or URI of the table."""
-    make_index_file(config)
     folder = config.database_path.with_suffix("")
     return open_beside(config, LanceNeighbours(config.store, folder))
 

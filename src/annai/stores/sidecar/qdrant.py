@@ -16,7 +16,6 @@ from annai.stores.scores import top_scores
 from annai.stores.sidecar.qdrant_points import Point, QdrantPoints
 from annai.stores.sidecar.qdrant_sparse import read_counts, sparse_words, word_number
 from annai.stores.sidecar.vectors import WIDEN_FACTOR, SidecarVectors, open_beside
-from annai.stores.sqlite.database import make_index_file
 from annai.stores.sqlite.passage_table import PassageTable
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span, WordIndex, candidate_count
 from annai.text.fields import FieldWeights
@@ -28,7 +27,6 @@ READ_UP_TO = 50_000
 
 def open_store(config: Config) -> Store:
     """Open the index: the file, and Qdrant's server or folder."""
-    make_index_file(config)
     points = QdrantPoints(config.store, config.database_path.with_suffix(""))
     return open_beside(config, points, lambda file, vectors: QdrantWords(file, points, vectors))
 

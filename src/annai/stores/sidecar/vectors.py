@@ -16,6 +16,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from annai.stores.sidecar.copying import Copying, outside
 from annai.stores.sidecar.health import Health
 from annai.stores.sidecar.leftovers import Leftovers
 from annai.stores.sidecar.neighbours import Neighbours, Passage
+from annai.stores.sqlite.database import make_index_file
 from annai.stores.sqlite.postings import Postings
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span, TakeKeys, VectorIndex, WordIndex
 from annai.stores.sqlite.store import SqliteStore
@@ -62,8 +64,10 @@ def open_beside(config: Config, neighbours: Neighbours, make_words: MakeWords = 
         vectors = SidecarVectors(file, neighbours, config.store.collection_name)
         return vectors, make_words(file, vectors)
 
+    make_file = partial(make_index_file, config)
     try:
-        return SqliteStore(config.database_path, make_indexes)
+        make_file()
+        return SqliteStore(config.database_path, make_indexes, make_file)
     except BaseException:
         neighbours.close()
         raise

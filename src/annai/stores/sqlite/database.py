@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import numpy as np
 
-from annai.config import Config
+from annai.config import Config, make_folders
 from annai.errors import NewerIndex, NotAnIndex, QueryError, StoreError, StoreFull, StoreReadOnly
-from annai.state import make, make_private_file
+from annai.state import make_private_file
 from annai.stores.rows import NOT_TEXT, SQLValue
 from annai.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SELECT_METADATA
 from annai.text.metadata import metadata
@@ -55,8 +55,10 @@ class Database:
     `StoreError` whose message says what to do.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, make_file: Callable[[], None] = lambda: None) -> None:
+        """`make_file` is called when the file was deleted or replaced: it makes one, where that is right."""
         self.path = path
+        self._make_file = make_file
         self.read_only = False
         self.on_replaced: Callable[[], None] = lambda: None
         """Called when another file was opened than before, until it succeeds."""
@@ -205,12 +207,10 @@ class Database:
 
     def _prepare_new_file(self) -> FileId | None:
         """Make the file if it was deleted, and remove the logs of the one before: SQLite would add them to this one."""
-        if not self.path.parent.is_dir():
-            raise StoreError(f"The folder of {self.path} is gone, as the project was moved or forgotten; start again.")
         for log, known in self._logs.items():
             if known is not None and _identify(log) == known:
                 log.unlink()
-        _make_file(self.path)
+        self._make_file()
         return _identify(self.path)
 
     def _log_paths(self) -> list[Path]:
@@ -324,23 +324,15 @@ def _identify(path: Path) -> FileId | None:
     return status.st_dev, status.st_ino
 
 
-def make_index_file(config: Config) -> Path:
+def make_index_file(config: Config) -> None:
     """Make the folder and the file of an index, for their user alone, unless the file is there and can only be read."""
     path = config.database_path
     try:
-        make(config.state_folder, config.root)
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        if not path.exists():
-            raise StoreReadOnly(cannot_write(path)) from error
-    _make_file(path)
-    return path
-
-
-def _make_file(path: Path) -> None:
-    try:
+        make_folders(config)
         make_private_file(path)
     except OSError as error:
+        if not config.root.is_dir():
+            raise StoreError(f"The folder {config.root} is gone; put it back, or start annai in another.") from error
         if not path.exists():
             raise StoreReadOnly(cannot_write(path)) from error
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,8 @@ MakeIndexes = Callable[[IndexFile], tuple[VectorIndex, WordIndex]]
 
 def open_store(config: Config) -> Store:
     """Open the index of a project, making it if there is none."""
-    return SqliteStore(make_index_file(config))
+    make_index_file(config)
+    return SqliteStore(config.database_path, make_file=partial(make_index_file, config))
 
 
 def _own_indexes(file: IndexFile) -> tuple[VectorIndex, WordIndex]:
@@ -41,8 +43,10 @@ def _own_indexes(file: IndexFile) -> tuple[VectorIndex, WordIndex]:
 class SqliteStore(Store):
     """The default store; and, with an engine beside the file that finds its passages, the store of that engine."""
 
-    def __init__(self, path: Path, make_indexes: MakeIndexes = _own_indexes) -> None:
-        self._database = Database(path)
+    def __init__(
+        self, path: Path, make_indexes: MakeIndexes = _own_indexes, make_file: Callable[[], None] = lambda: None
+    ) -> None:
+        self._database = Database(path, make_file)
         self._collections = Collections(self._database)
         self._documents = Documents(self._database)
         self._passages = Passages(self._database)
