@@ -270,6 +270,19 @@ def test_a_list_of_links_gives_way_to_the_section_that_says_it(engine: Engine) -
     assert "What's next" in {hit.heading for hit in every}
 
 
+def test_a_page_of_links_is_shown_at_its_own_address(engine: Engine, write: Write) -> None:
+    # Of a document of one passage, the keys that follow its root's are the next document's.
+    links = "\n".join(f"- [Cafeteria menu {name}](https://example.org/{name})" for name in ("a", "b", "c", "d", "e"))
+    write("public/a-links.md", f"# Cafeteria menu sources\n\nWhere the cafeteria menu comes from.\n\n{links}\n")
+    sections = "\n\n".join(f"## Part {number}\n\n{FILLER * 12}" for number in (1, 2))
+    write("secret/b-payroll.md", f"# Payroll\n\nWhat everybody earns.\n\n{sections}\n")
+    engine.refresh()
+    for paths in ((), ("public",)):
+        hit = engine.search("cafeteria menu sources", paths=paths)[0]
+        assert (hit.path, hit.title, hit.start_line) == ("public/a-links.md", "Cafeteria menu sources", 1)
+        assert "earns" not in hit.content + hit.preview
+
+
 @pytest.mark.usefixtures("pages")
 @pytest.mark.parametrize("question", ["what is a secret?", "secrets", "Secrets とは"])
 def test_a_question_about_a_page_is_answered_by_its_opening(engine: Engine, question: str) -> None:

@@ -190,10 +190,12 @@ def _key_around(match: SectionMatch) -> int:
 def _opening(store: PassageSearcher, exclusions: Exclusions, match: SectionMatch) -> SectionMatch | None:
     """The first passage of the text before the first part of a match's document, if there is another such text."""
     root = match.passage.stored.root_key
-    # It comes right after the root: a passage, or a section and its first piece.
+    # It comes right after the root: a passage, or a section and its first piece. A shorter document has none, and these
+    # are the keys of the next one.
     for _, first in sorted(store.lookup([root + 1, root + 2]).items()):
         section = first.section
-        if section.is_passage and section.number == (0,) and section.order != match.section.order:
+        is_opening = first.root_key == root and section.is_passage and section.number == (0,)
+        if is_opening and section.order != match.section.order:
             passage = match.passage._replace(stored=first, place=0.0)
             return None if exclusions.hold(first, section) else SectionMatch(section, passage)
     return None
