@@ -429,7 +429,7 @@ def test_a_line_names_the_project_that_was_found_above(apples: Annai) -> None:
 @pytest.mark.parametrize("folder", sorted(each for each in SYSTEM_FOLDERS if Path(each).is_dir()))
 def test_a_folder_of_the_system_is_not_indexed_unasked(folder: str) -> None:
     if os.fspath(Path(folder).resolve()) == folder:
-        with pytest.raises(ConfigError, match="is no folder of documents"):
+        with pytest.raises(ConfigError, match="does not index on its own"):
             Engine(load_config(start=Path(folder)))
 
 
@@ -437,6 +437,6 @@ def test_the_temporary_folder_is_not_indexed_unasked_but_where_it_is_named(
     docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(docs))
-    with pytest.raises(ConfigError, match="is no folder of documents"):
+    with pytest.raises(ConfigError, match="does not index on its own"):
         Engine(load_config(start=docs))
     Engine(load_config(docs_dir=docs)).close()

@@ -77,11 +77,6 @@ def open_to_others(folder: Path, _patch: pytest.MonkeyPatch) -> None:
     state_of(folder).chmod(0o755)
 
 
-def show_token(folder: Path, _patch: pytest.MonkeyPatch) -> None:
-    (state_of(folder) / "token").write_text(SECRET)
-    (state_of(folder) / "token").chmod(0o644)
-
-
 def fill_disk(_folder: Path, patch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     patch.setattr(shutil, "disk_usage", lambda _path: usage(10**9, 10**9, 1000))
@@ -114,7 +109,6 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
     "an index of a newer annai": (sql("PRAGMA user_version = 999"), "Index", "fail", ""),
     "a server that crashed": (crash_server, "Server", "warn", "annai server start"),
     "an index that others can read": (open_to_others, "Folder", "warn", "chmod 700"),
-    "a token that others can read": (show_token, "Folder", "warn", "annai server restart"),
     "a full disk": (fill_disk, "Disk", "fail", "Free some space"),
     "a collection whose folder is gone": (lose_folder, "Files", "fail", "annai collection delete notes"),
     "a service that does not answer": (

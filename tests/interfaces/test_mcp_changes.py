@@ -113,7 +113,7 @@ def test_a_first_search_indexes_by_itself_and_tells_how_far_it_is(tmp_path: Path
         assert len(found.structured_content["results"]) == 5
         assert agent.fields("index_status")["documents"] == 1500
     assert (data / "index.sqlite").exists()
-    assert not state_of(docs).exists()
+    assert not (state_of(docs) / "index.sqlite").exists()
     assert reports
     assert [done for done, _, _ in reports] == sorted({done for done, _, _ in reports})
     assert "files indexed" in (reports[-1][2] or "")

@@ -291,7 +291,8 @@ def test_the_usual_port_may_be_taken(make_place: Callable[..., LivingProject]) -
 
 
 def test_why_a_server_does_not_start_is_told(place: LivingProject) -> None:
-    (place.folder / "annai.toml").write_text(SETTINGS + '[database]\npath = "a.md"\n')
+    (place.folder / "annai.toml").write_text(SETTINGS + f'[database]\npath = "{place.folder / "a.md"}"\n')
+    trust(place.folder)
     assert "a.md" in place.annai("server", "start", code=1).stderr
     (place.folder / "annai.toml").write_text(SETTINGS)
     assert "cannot be written" in place.annai("server", "start", "--log", "no/such/folder/log", code=1).stderr

@@ -26,7 +26,7 @@ from annai.stores.postgres import graphs
 from annai.stores.postgres.store import PostgresStore
 from annai.stores.sidecar.neighbours import redact_url
 from annai.types import Collection
-from tests.conftest import Annai, state_of, trust
+from tests.conftest import Annai, trust
 from tests.engines import ENGINES, config_for, postgres_folder, postgres_url, quick_folder
 from tests.loopback import eventually
 from tests.postgresql import Cluster, running_cluster
@@ -363,7 +363,7 @@ def test_a_status_shows_where_the_index_is(name: str, tmp_path: Path, request: p
     if name == "postgres":
         assert address.startswith("postgresql://")
     else:
-        assert address == ADDRESSES[name].format(state_of(tmp_path), url=config.store.url)
+        assert address == ADDRESSES[name].format(config.state_folder, url=config.store.url)
 
 
 def test_a_status_shows_no_password(tmp_path: Path, cluster: Cluster, database: str) -> None:

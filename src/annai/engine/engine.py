@@ -451,18 +451,20 @@ def _noted(errors: list[AnnaiError]) -> Iterator[None]:
 
 
 def check_root(config: Config) -> None:
-    """Refuse to index the home folder, the temporary folder or the system's own unless the user names it."""
+    """Refuse to index home, the temporary folder or one of the system's, where people stand by chance, unless named."""
     root = config.root
-    if config.named or not _is_nobodys_project(root):
+    if root == home_folder():
+        what = "your home folder"
+    elif root == Path(root.anchor):
+        what = "the whole file system"
+    elif os.fspath(root) in SYSTEM_FOLDERS or root in [
+        Path(os.environ[each]).resolve() for each in SYSTEM_VARIABLES if os.environ.get(each)
+    ]:
+        what = "a folder of the system's"
+    else:
         return
-    raise ConfigError(
-        f"{root} is no folder of documents, so annai does not index it on its own; change to one, "
-        f"or name this one with --docs-dir {root}."
-    )
-
-
-def _is_nobodys_project(root: Path) -> bool:
-    """Whether a folder is home, a whole disk, the system's, or for temporary files: one stands there by chance."""
-    if root in (Path(root.anchor), home_folder()) or os.fspath(root) in SYSTEM_FOLDERS:
-        return True
-    return root in [Path(os.environ[each]).resolve() for each in SYSTEM_VARIABLES if os.environ.get(each)]
+    if not config.named:
+        raise ConfigError(
+            f"{root} is {what}, which annai does not index on its own; change to a folder of documents, "
+            f"or name this one with --docs-dir {root}."
+        )

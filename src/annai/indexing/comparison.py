@@ -10,7 +10,7 @@ from annai.collection import NAMED, check_owner, nested_sources
 from annai.config import Config
 from annai.errors import CollectionError
 from annai.files.scanner import Scan, is_same_time, scan
-from annai.indexing.deletions import Doubt, doubt_scan, doubt_source, keep_documents, record_origin
+from annai.indexing.deletions import Doubt, doubt_scan, doubt_source, is_certain, keep_documents, record_origin
 from annai.indexing.pace import KEEPS_CHANGING, Pace
 from annai.indexing.pipeline import Pipeline
 from annai.indexing.preparation import BATCH_FILES
@@ -116,7 +116,7 @@ class Comparison:
         _log_counts(collection, found)
         if doubt:
             keep_documents(self._store, collection, [known[path] for path in sorted(gone)])
-        elif only is None and (known or found.changes):
+        elif (only is None or not collection.origin) and (known or found.changes):
             collection = record_origin(self._store, self._config, collection, adopt=adopt)
         if not paths and not collection.imported_at:
             self._store.save_collection(replace(collection, imported_at=timestamp()))
@@ -127,6 +127,8 @@ class Comparison:
 
     def doubt_source(self, collection: Collection) -> Doubt | None:
         """Why the folder may not be the one that was indexed; if nothing is gone from it, it is."""
+        if is_certain(self._store, self._config, collection):
+            return None
         doubt = doubt_source(collection, lambda: self._store.statistics(collection.name).documents)
         if doubt is None:
             return None
@@ -143,7 +145,7 @@ class Comparison:
         self._store.requests.add(collection, [path], pause=pause, error=KEEPS_CHANGING)
 
     def _doubt(self, collection: Collection, found: Scan, known: Mapping[str, FileState] | None) -> Doubt | None:
-        return doubt_scan(self._store, collection, found, known)
+        return doubt_scan(self._store, self._config, collection, found, known)
 
     def _remove(self, collection: Collection, paths: Sequence[str]) -> None:
         for start in range(0, len(paths), BATCH_FILES):

@@ -4,7 +4,7 @@ A disk that is not mounted, or another one in its place, looks as if everything 
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from annai.config import Config
 from annai.definitions import dataclass
 from annai.errors import FilesGone
 from annai.files.scanner import Scan
+from annai.state import mark_of
 from annai.stores.base import Store
 from annai.types import ChangeKind, Collection, FileState, Problem
 
@@ -39,13 +40,22 @@ class Doubt:
 
 
 def identify(source: Path) -> str:
-    """On which file system a folder is: its device, and the id that the file system has itself; empty if unknown."""
+    """Which folder it is: its device, the id that its file system has itself, and its own mark; empty if unknown."""
     try:
         device = source.stat().st_dev
         own = os.statvfs(source).f_fsid if hasattr(os, "statvfs") else device
     except OSError:
         return ""
-    return f"{device}:{own}"
+    return f"{device}:{own}:{mark_of(source)}"
+
+
+def is_certain(store: Store, config: Config, collection: Collection) -> bool:
+    """Whether this is surely the folder that was indexed, however empty it is now: the project's own, by its mark.
+
+    A disk that is not mounted takes the project's folder along, and another folder in its place has another mark.
+    """
+    is_own = not store.shared and config.root.is_relative_to(collection.source)
+    return is_own and bool(mark_of(collection.source)) and collection.origin == identify(collection.source)
 
 
 def doubt_source(collection: Collection, count_known: Callable[[], int]) -> Doubt | None:
@@ -64,36 +74,28 @@ def doubt_source(collection: Collection, count_known: Callable[[], int]) -> Doub
     return None
 
 
-def doubt_deletions(collection: Collection, gone: Sequence[Path], known: int) -> Doubt | None:
-    """Why these files of a collection, of which `known` are known, are not believed to be deleted.
-
-    Those that are there, and only excluded by the settings, do not count.
-    """
-    if not gone:
-        return None
-    if source := doubt_source(collection, lambda: known):
-        return source
-    if collection.origin == NAMED or len(gone) <= max(MAX_GONE_FILES, MAX_GONE_SHARE * known):
-        return None
-    missing = sum(not os.path.lexists(file) for file in gone)
-    if missing <= max(MAX_GONE_FILES, MAX_GONE_SHARE * known):
-        return None
-    what = f"{missing:,} of {_files(known)} in {collection.source} are gone, so their documents stay in the index"
-    return _doubt(collection, what, "restore them", is_source=False)
-
-
 def doubt_scan(
-    store: Store, collection: Collection, found: Scan, known: Mapping[str, FileState] | None
+    store: Store, config: Config, collection: Collection, found: Scan, known: Mapping[str, FileState] | None
 ) -> Doubt | None:
     """Why the files that a comparison did not find are not believed to be deleted.
 
-    `known` are all files of the collection; None if only some were compared.
+    `known` are all files of the collection; None if only some were compared. Those that are there, and only excluded by
+    the settings, do not count.
     """
     gone = [change.file for change in found.changes if change.kind is ChangeKind.DELETED]
     if not gone:
         return None
-    everything = store.states(collection.name) if known is None else known
-    return doubt_deletions(collection, gone, len(everything))
+    count = len(store.states(collection.name) if known is None else known)
+    if not is_certain(store, config, collection) and (source := doubt_source(collection, lambda: count)):
+        return source
+    few = max(MAX_GONE_FILES, MAX_GONE_SHARE * count)
+    if collection.origin == NAMED or len(gone) <= few:
+        return None
+    missing = sum(not os.path.lexists(file) for file in gone)
+    if missing <= few:
+        return None
+    what = f"{missing:,} of {_files(count)} in {collection.source} are gone, so their documents stay in the index"
+    return _doubt(collection, what, "restore them", is_source=False)
 
 
 def keep_documents(store: Store, collection: Collection, gone: Iterable[FileState]) -> None:
@@ -122,7 +124,7 @@ def _doubt(collection: Collection, what: str, remedy: str, *, is_source: bool = 
 
 def _is_elsewhere(before: str, now: str) -> bool:
     """Whether neither the device nor the file system's own id is the same; one of them may change with a restart."""
-    return bool(before and now) and not {*enumerate(before.split(":"))} & {*enumerate(now.split(":"))}
+    return bool(before and now) and not {*enumerate(before.split(":")[:2])} & {*enumerate(now.split(":")[:2])}
 
 
 def _files(count: int) -> str:

@@ -112,7 +112,7 @@ class Indexer:
         known = self._store.states(collection.name)
         if known and not allow_deletions:
             found = scan_collection(self._store, self._config, collection, known)
-            if doubt := doubt_scan(self._store, collection, found, known):
+            if doubt := doubt_scan(self._store, self._config, collection, found, known):
                 raise doubt.error
         if not adopt:
             check_settings(self._store, self._config, collection)
@@ -195,7 +195,7 @@ class Indexer:
         """Compare the requested files with the disk; those that are out of sight keep their documents, and are done."""
         known = self._store.states(collection.name, [*requests])
         found = scan_collection(self._store, self._config, collection, known, [*requests])
-        doubt = doubt_scan(self._store, collection, found, None)
+        doubt = doubt_scan(self._store, self._config, collection, found, None)
         if doubt and doubt.is_source:
             raise doubt.error
         if doubt:
