@@ -104,4 +104,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@touch $(VENV)/.annai $@
 
 clean:
-	rm -rf $(VENV) examples/.annai .mypy_cache .pytest_cache .ruff_cache .hypothesis .conformance dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .conformance dist

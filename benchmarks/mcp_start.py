@@ -34,7 +34,7 @@ def main() -> None:
     imports, tools, searches, later = (list[float]() for _ in range(4))
     with tempfile.TemporaryDirectory() as folder:
         docs = Path(folder) / "docs"
-        shutil.copytree(EXAMPLES, docs, ignore=shutil.ignore_patterns(".annai"))
+        shutil.copytree(EXAMPLES, docs)
         command = [sys.executable, "-m", "annai", "search", "x", "--docs-dir", str(docs)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         for _ in range(rounds):

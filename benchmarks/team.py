@@ -103,7 +103,7 @@ class Team:
         self.processes[name] = process
         line = process.stdout.readline() if process.stdout else ""
         if "Serving" not in line:
-            sys.exit(f"the server of {name} did not start; see {self.machine(name)}/.annai/server.log")
+            sys.exit(f"the server of {name} did not start; see server.log below {self.folder}/annai/projects")
         self.addresses[name] = line.partition(" at ")[2].split()[0]
 
     def machine(self, name: str) -> Path:

@@ -307,7 +307,7 @@ def read_steps(file: Path) -> dict[str, list[str]]:
 
 def make_tree(tree: Path, examples: Path, files: Sequence[str]) -> None:
     """The examples, the files of the steps, those that no text can hold, and a home that is nobody's."""
-    shutil.copytree(examples, tree / "docs", ignore=shutil.ignore_patterns(".annai"))
+    shutil.copytree(examples, tree / "docs")
     (tree / "home").mkdir()
     write_files(tree, files)
     words = (

@@ -24,7 +24,7 @@ def main() -> None:
     """Run the session, and write it between the marks of the page."""
     with tempfile.TemporaryDirectory() as folder:
         docs = Path(folder) / "docs"
-        shutil.copytree(PAGE.parent.parent / "examples", docs, ignore=shutil.ignore_patterns(".annai"))
+        shutil.copytree(PAGE.parent.parent / "examples", docs)
         transcript = "".join(asyncio.run(_session(docs)))
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -68,7 +68,7 @@ def draw() -> str:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "docs"
-        shutil.copytree(DOCS.parent / "examples", tree, ignore=shutil.ignore_patterns(".annai"))
+        shutil.copytree(DOCS.parent / "examples", tree)
         # Neither the colours nor the settings of whoever draws it.
         environment = {"TERM": "xterm", "HOME": folder, "PYTHONPATH": str(DOCS.parent / "src")}
         command = [sys.executable, "-m", "annai"]

@@ -22,7 +22,7 @@ def main() -> None:
     """Serve a copy of the examples, and take a picture of each view."""
     with tempfile.TemporaryDirectory() as folder:
         examples = Path(folder) / "tsubame"
-        shutil.copytree(DOCS.parent / "examples", examples, ignore=shutil.ignore_patterns(".annai"))
+        shutil.copytree(DOCS.parent / "examples", examples)
         try:
             annai(examples, "search", "warm up", "--yes")
             with sync_playwright() as driver:

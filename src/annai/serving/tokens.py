@@ -31,7 +31,7 @@ PREFIX = "annai_"
 """What tokens begin with, so that people and scanners recognise one that leaked."""
 
 OWNER = "owner"
-"""The name of the server's own token, in `.annai/token` or `server.token`."""
+"""The name of the server's own token, in the project's state folder or `server.token`."""
 
 LOCK_SECONDS = 10.0
 """How long to wait for another process that changes the tokens."""
