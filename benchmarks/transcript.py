@@ -111,6 +111,7 @@ def ask_programs(transcript: "Transcript", parts: dict[str, list[str]]) -> None:
 def use_a_server(transcript: "Transcript", parts: dict[str, list[str]]) -> None:
     """The same commands through a server, calls, a file that is saved meanwhile, and an agent that outlives it."""
     transcript.serve("docs", "server start --port auto")
+    transcript.token = transcript.command("docs", "token owner", quiet=True).strip()
     transcript.commands(parts["serving"] + parts["asking"])
     transcript.requests(parts["requests"])
     transcript.calls(parts["calls"])
@@ -121,7 +122,8 @@ def use_a_server(transcript: "Transcript", parts: dict[str, list[str]]) -> None:
         transcript.settle("docs", documents=36)
         transcript.commands(parts["watched"])
         agent.ask(parts["small"])
-    transcript.file("docs/.annai/server.log")
+    transcript.token = ""
+    transcript.state_file("docs", "server.log")
 
 
 def end_servers(transcript: "Transcript", parts: dict[str, list[str]]) -> None:
@@ -152,6 +154,8 @@ class Transcript:
         self._names = {tree / "home": "<HOME>", tree: "<ROOT>", Path(sys.executable).parent: "<BIN>"}
         self.address = ""
         """HOST:PORT of the server that was started last."""
+        self.token = ""
+        """What requests carry, unless they name another."""
 
     def record(self, heading: str, *more: tuple[str, str], **said: str) -> None:
         """Write down a step; `more` is what else varies in it."""
@@ -168,6 +172,12 @@ class Transcript:
     def file(self, name: str) -> None:
         """Write down what a file holds."""
         self.record(f"file {name}", content=_text((self.tree / name).read_bytes()))
+
+    def state_file(self, folder: str, name: str) -> None:
+        """Write down what a file in a project's state folder contains."""
+        projects = json.loads(self.command(folder, "projects --json", quiet=True))
+        (place,) = (each["state"] for each in projects if each["root"] == str(self.tree / folder))
+        self.record(f"state of {folder}: {name}", content=_text((Path(place) / name).read_bytes()))
 
     def start(self, folder: str, line: str, **pipes: Any) -> "subprocess.Popen[bytes]":  # noqa: ANN401 - Popen's own
         """Start annai; a variable may stand before what is typed."""
@@ -241,7 +251,8 @@ class Transcript:
     def _send(self, method: str, path: str, body: str, headers: dict[str, str]) -> tuple[int, str, str]:
         """Send a request to the server: its status, the headers that do not vary, and its body."""
         with closing(http.client.HTTPConnection(self.address, timeout=LIMIT)) as connection:
-            connection.request(method, path, body.encode(), {"Content-Type": "application/json"} | headers)
+            own = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+            connection.request(method, path, body.encode(), {"Content-Type": "application/json"} | own | headers)
             answer = connection.getresponse()
             said = _text(answer.read())
         kept = sorted(
