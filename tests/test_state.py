@@ -14,11 +14,10 @@ import pytest
 from annai import state
 from annai.config import load_config, user_folder
 from annai.engine import Engine
-from annai.engine.engine import SYSTEM_FOLDERS
 from annai.errors import ConfigError, StoreError
 from annai.serving.pidfile import ServerRecord
 from annai.serving.wire import plain, to_json
-from annai.state import known_projects, locate, make, state_home
+from annai.state import SYSTEM_FOLDERS, known_projects, locate, make, state_home
 from tests.conftest import Annai, quick_config, results, state_of
 from tests.test_trust import listener
 
@@ -409,6 +408,30 @@ def test_settings_above_that_everybody_may_write_do_not_count_except_where_there
     assert load_config(start=docs / "below").search.limit == 7
 
 
+@on_unix
+@pytest.mark.parametrize("name", ["annai.toml", "pyproject.toml"])
+def test_settings_above_that_another_user_closed_or_made_huge_stop_nothing(second: Second, name: str) -> None:
+    file = second.folder.parent / name
+    file.write_text("[tool.annai.search")
+    shutil.chown(file, 1)
+    (second.folder / "a.md").write_text("# Apples\n\nAn apple a day.")
+    file.chmod(0o600)
+    assert second.paths("apple") == ["a.md"]
+    file.chmod(0o644)
+    os.truncate(file, 1 << 40)
+    (second.folder / "below").mkdir()
+    (second.folder / "below" / "b.md").write_text("# Pears")
+    assert "b.md" in second.run("-m", "annai", "search", "pear", "--docs-dir", "below").stdout
+
+
+@on_unix
+def test_a_pyproject_above_that_cannot_be_read_has_no_settings(second: Second) -> None:
+    file = second.folder.parent / "pyproject.toml"
+    file.touch(0o600)
+    (second.folder / "a.md").write_text("# Apples\n\nAn apple a day.")
+    assert second.paths("apple") == ["a.md"]
+
+
 def test_a_project_cannot_say_whose_settings_count(docs: Path) -> None:
     (docs / "annai.toml").write_text('[trust]\nfolders = ["/"]\n')
     with pytest.raises(ConfigError, match=r"\[trust\] belongs in .*config\.toml"):
@@ -427,16 +450,46 @@ def test_a_line_names_the_project_that_was_found_above(apples: Annai) -> None:
 
 @on_unix
 @pytest.mark.parametrize("folder", sorted(each for each in SYSTEM_FOLDERS if Path(each).is_dir()))
-def test_a_folder_of_the_system_is_not_indexed_unasked(folder: str) -> None:
-    if os.fspath(Path(folder).resolve()) == folder:
-        with pytest.raises(ConfigError, match="does not index on its own"):
-            Engine(load_config(start=Path(folder)))
+def test_a_folder_of_the_system_is_not_indexed_unasked_nor_what_it_links_to(folder: str) -> None:
+    with pytest.raises(ConfigError, match="does not index on its own"):
+        Engine(load_config(start=Path(folder)))
+
+
+@on_unix
+def test_what_is_no_file_is_not_indexed_unasked() -> None:
+    for folder in ("/proc/self", "/sys/kernel"):
+        if Path(folder).is_dir():
+            with pytest.raises(ConfigError, match="does not index on its own"):
+                Engine(load_config(start=Path(folder)))
+
+
+@pytest.mark.parametrize("command", [["server", "start"], ["mcp", "--http", "--port", "auto"], ["status"], ["import"]])
+def test_a_command_that_is_refused_a_folder_makes_nothing_for_it(docs: Path, command: list[str]) -> None:
+    refused = Annai(docs)(*command, environment={"TMPDIR": str(docs)}, code=1)
+    assert "does not index on its own" in refused.stderr
+    assert refused.stdout == ""
+    assert docs not in [each.root for each in known_projects()]
 
 
 def test_the_temporary_folder_is_not_indexed_unasked_but_where_it_is_named(
-    docs: Path, monkeypatch: pytest.MonkeyPatch
+    docs: Path, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(docs))
+    write("below/a.md", "# Apples")
     with pytest.raises(ConfigError, match="does not index on its own"):
         Engine(load_config(start=docs))
-    Engine(load_config(docs_dir=docs)).close()
+    with Engine(load_config(docs_dir=docs)) as engine:
+        engine.refresh()
+    assert load_config(start=docs / "below").root == docs / "below", "that it was named once changes nothing below it"
+    docs.rename(docs.with_name("moved"))
+    monkeypatch.setenv("TMPDIR", str(docs.with_name("moved")))
+    assert load_config(start=docs.with_name("moved") / "below").root == docs.with_name("moved") / "below"
+
+
+def test_settings_that_make_such_a_folder_the_project_are_named(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(docs))
+    (docs / "annai.toml").touch()
+    (docs / "below").mkdir()
+    with pytest.raises(ConfigError, match=r"annai\.toml makes .* the project here, and that is your home folder"):
+        Engine(load_config(start=docs / "below"))
+    Engine(load_config(docs_dir=docs / "below")).close()

@@ -10,6 +10,7 @@ import re
 import stat
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -132,6 +133,9 @@ class Config:
 
 _MENTION = b"tool.annai"
 """What is in a pyproject.toml with settings of annai's."""
+
+_MENTION_BYTES = 1_000_000
+"""How far it is looked for: another user's file may have any size."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
@@ -295,7 +299,7 @@ def make_folders(config: Config) -> None:
 def user_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Where the user's own settings are, and what the user trusts."""
     named = environment.get("APPDATA" if os.name == "nt" else "XDG_CONFIG_HOME")
-    if not named and home_folder() is None:
+    if not named and state.home_folder() is None:
         return state.temporary_home()
     return Path(named or Path.home() / ("AppData/Roaming" if os.name == "nt" else ".config")) / "annai"
 
@@ -321,23 +325,15 @@ def variable(*names: str, environment: Mapping[str, str] = os.environ) -> str:
 
 def _find_project(start: Path, environment: Mapping[str, str]) -> tuple[Path, Path | None]:
     """Walk up to a folder that holds a config file or was searched before; else `start` itself."""
-    # Home itself, or the whole disk, must not make every folder below it part of one project.
-    folders = [each for each in (start, *start.parents) if each not in (home_folder(), Path(start.anchor))]
-    known_in = state.state_home(environment)
-    for folder in (start, *start.parents):
+    folders, known_in = (start, *start.parents), state.state_home(environment)
+    for folder in folders:
         if file := _config_file(folder, None if folder == start else environment):
             return folder, file
-        if folder in folders and state.is_known(folder, known_in):
+        # One that was named once must not make every folder below it part of one project.
+        if state.is_known(folder, known_in) and not state.found_by_chance(folder, environment):
             return folder, None
-    return state.moved_here(folders, known_in) or start, None
-
-
-def home_folder() -> Path | None:
-    """The home folder, if this user has one."""
-    try:
-        return Path.home().resolve()
-    except RuntimeError:
-        return None
+    moved = state.moved_here(folders, known_in)
+    return (moved if moved and not state.found_by_chance(moved, environment) else start), None
 
 
 def _is_believed(file: Path, environment: Mapping[str, str]) -> bool:
@@ -356,7 +352,7 @@ def _is_believed(file: Path, environment: Mapping[str, str]) -> bool:
     trusted = _read_user_table(user_file).get("trust", {}).get("folders", ()) if user_file.is_file() else ()
     if any(file.is_relative_to(Path(_expanded(each)).resolve()) for each in trusted):
         return True
-    if file.name == CONFIG_NAME or _MENTION in file.read_bytes():
+    if file.name == CONFIG_NAME or _mentions_annai(file):
         logger.warning(
             "%s %s, so it is not used; `folders` under [trust] in %s names folders where it is.",
             file,
@@ -380,10 +376,17 @@ def _speaks_of_annai(pyproject: Path) -> bool:
     try:
         tool = _parse(pyproject)[0].get("tool")
     except ConfigError:
-        if _MENTION in pyproject.read_bytes():
+        if _mentions_annai(pyproject):
             raise
         return False
     return isinstance(tool, dict) and "annai" in tool
+
+
+def _mentions_annai(pyproject: Path) -> bool:
+    """Whether a pyproject.toml that is not read as settings seems to have some for annai; it may be anybody's."""
+    with suppress(OSError), pyproject.open("rb") as stream:
+        return _MENTION in stream.read(_MENTION_BYTES)
+    return False
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 Index, caches, token, pid file, locks and logs of a project lie in the user's own state folder, where only this user
 writes, and never in the project: whatever lies there may have come with it (docs/decisions/0010-state-of-the-user.md).
+A folder in which users stand by chance, such as their home, is a project only if they name it.
 """
 
 import errno
@@ -52,6 +53,25 @@ _MODELESS_FILE_SYSTEMS = frozenset(
 
 _FS_IOC_GETVERSION = 0x80087601
 """Linux: asks for an inode's generation, which tells it from the next one of the same number."""
+
+
+SYSTEM_FOLDERS = frozenset(
+    "/bin /boot /cores /dev /dev/shm /etc /export /export/home /gnu /gnu/store /home /lib /lib32 /lib64 /libx32 "
+    "/lost+found /media /mnt /mnt/c /mnt/c/Users /mnt/c/Windows /net /nix /nix/store /opt /opt/homebrew /opt/local "
+    "/private /private/etc /private/tmp /private/var /private/var/folders /private/var/tmp /proc /root /run "
+    "/run/media /run/user /sbin /snap /srv /sys /tmp /usr /usr/bin /usr/games /usr/include /usr/lib /usr/lib32 "
+    "/usr/lib64 /usr/libexec /usr/libx32 /usr/local /usr/local/bin /usr/local/include /usr/local/lib /usr/local/sbin "
+    "/usr/local/share /usr/local/src /usr/sbin /usr/share /usr/src /var /var/cache "
+    "/var/home /var/lib /var/log /var/mail /var/opt /var/spool /var/tmp "
+    "/Applications /Library /Network /System /Users /Volumes".split()
+)
+"""Folders of Linux, of Windows as Linux on it sees it, and of macOS."""
+
+SYSTEM_TREES = ("/proc/", "/sys/")
+"""Whatever lies below these is no file that anybody wrote."""
+
+SYSTEM_VARIABLES = ("TMPDIR", "TEMP", "TMP", "XDG_RUNTIME_DIR", "SystemRoot", "ProgramFiles", "ProgramData", "APPDATA")
+"""The environment's names for such folders, Windows' too."""
 
 
 class KnownProject(NamedTuple):
@@ -169,6 +189,26 @@ def machine_name(home: Path) -> str:
         return file.read_text(encoding="utf-8").strip()
     except OSError:
         return ""
+
+
+def home_folder() -> Path | None:
+    """The home folder, if this user has one."""
+    try:
+        return Path.home().resolve()
+    except RuntimeError:
+        return None
+
+
+def found_by_chance(folder: Path, environment: Mapping[str, str] = os.environ) -> str:
+    """What a resolved folder is that is searched whole only if the user names it; empty for any other."""
+    if folder == home_folder():
+        return "your home folder"
+    if folder == Path(folder.anchor):
+        return "the whole file system"
+    name = os.fspath(folder)
+    named = (Path(environment[each]).resolve() for each in SYSTEM_VARIABLES if environment.get(each))
+    is_system = name in SYSTEM_FOLDERS or name.startswith(SYSTEM_TREES) or folder in named
+    return "a folder of the system" if is_system else ""
 
 
 def make(folder: Path, root: Path) -> None:

@@ -1,7 +1,6 @@
 """What can be done with a project that is open in this process? Each operation, in a few lines."""
 
 import copy
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -13,7 +12,7 @@ from annai import collection as collections
 from annai.answers import Answer, Freshness, Query, QueryOptions
 from annai.asking.query import check_query, make_conditions, make_query
 from annai.asking.references import find_parts, locate
-from annai.config import Config, home_folder, make_folders
+from annai.config import Config, make_folders
 from annai.embedders.base import Embedder
 from annai.engine.answering import Answering
 from annai.engine.models import Embedders
@@ -36,6 +35,7 @@ from annai.indexing.recognition import check_embedder
 from annai.indexing.updates import POLL_SECONDS, Updates
 from annai.project import Confirm, Progress, Project, waiting_files
 from annai.rerankers.base import Reranker, load_reranker
+from annai.state import found_by_chance
 from annai.stores.base import STAGING_SUFFIX, Store, load_store
 from annai.stores.scoped import ScopedStore
 from annai.types import (
@@ -62,17 +62,6 @@ MOST_REQUESTS = 1000
 
 MOST_QUEUED = 100
 """Requests that are returned when files were queued."""
-
-
-SYSTEM_FOLDERS = frozenset(
-    "/bin /boot /dev /etc /home /lib /lib64 /media /mnt /private /private/etc /private/tmp /private/var "
-    "/private/var/tmp /proc /root /run /sbin /sys /tmp /usr /usr/bin /usr/lib /usr/local /usr/share /var /var/lib "
-    "/var/tmp /Applications /Library /System /Users /Volumes".split()
-)
-"""Folders of Linux and macOS that are indexed only when they are named."""
-
-SYSTEM_VARIABLES = ("TMPDIR", "TEMP", "TMP", "SystemRoot", "ProgramFiles", "ProgramData")
-"""The environment's names for such folders, Windows' too."""
 
 
 class Engine(Project):
@@ -451,20 +440,16 @@ def _noted(errors: list[AnnaiError]) -> Iterator[None]:
 
 
 def check_root(config: Config) -> None:
-    """Refuse to index home, the temporary folder or one of the system's, where people stand by chance, unless named."""
+    """Refuse to index home, the temporary folder or one of the system, where people stand by chance, unless named."""
     root = config.root
-    if root == home_folder():
-        what = "your home folder"
-    elif root == Path(root.anchor):
-        what = "the whole file system"
-    elif os.fspath(root) in SYSTEM_FOLDERS or root in [
-        Path(os.environ[each]).resolve() for each in SYSTEM_VARIABLES if os.environ.get(each)
-    ]:
-        what = "a folder of the system's"
-    else:
+    if config.named or not (what := found_by_chance(root)):
         return
-    if not config.named:
+    if config.is_around and config.file:
         raise ConfigError(
-            f"{root} is {what}, which annai does not index on its own; change to a folder of documents, "
-            f"or name this one with --docs-dir {root}."
+            f"{config.file} makes {root} the project here, and that is {what}, which annai does not index on its own; "
+            "remove that file, or name the folder to search with --docs-dir."
         )
+    raise ConfigError(
+        f"{root} is {what}, which annai does not index on its own; change to a folder of documents, "
+        f"or name this one with --docs-dir {root}."
+    )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from annai import __version__
-from annai.config import Config, FoundSettings, find_settings, home_folder, load_config
+from annai.config import Config, FoundSettings, find_settings, load_config
 from annai.definitions import dataclass
 from annai.engine import Engine
 from annai.errors import AnnaiError, ConfigError
@@ -29,7 +29,7 @@ from annai.models.extras import EXTRAS, error_summary
 from annai.plugins import BUILT_IN, installed
 from annai.project import waiting_files
 from annai.serving import pidfile
-from annai.state import OLD_STATE_FOLDER
+from annai.state import OLD_STATE_FOLDER, home_folder
 from annai.text.escapes import escape_line
 from annai.upkeep.maintenance import check
 

@@ -55,9 +55,11 @@ def command(config: Config, data_dir: Path | None, http: bool, port: int | None)
 
 def _serve_http(config: Config, port: int | None) -> None:
     """Be the project's server, in the foreground."""
+    from annai.engine import check_root
     from annai.interfaces.server import serve  # only where it is served
     from annai.serving.pidfile import TOKEN_FILE, running
 
+    check_root(config)
     if record := running(config):
         raise ServerError(f"A server is already running for this project; agents reach it at {record.url}/mcp.")
     token = "server.token" if config.server.token else config.state_folder / TOKEN_FILE
