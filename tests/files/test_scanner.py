@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import unicodedata
 from pathlib import Path
 
@@ -305,7 +306,36 @@ def test_a_file_that_cannot_be_hashed_is_updated(tmp_path: Path) -> None:
         ScannedFile(each.path, str(each.file), each.size, each.mtime_ns) for each in scan(tmp_path, Files(), {}).changes
     ]
     (tmp_path / "a.md").unlink()
-    assert kinds(compare(found, known)) == {"a.md": ChangeKind.UPDATED}
+    assert kinds(compare(tmp_path, found, known)) == {"a.md": ChangeKind.UPDATED}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes and links are Unix's")
+def test_a_file_that_becomes_a_pipe_or_a_link_while_folders_are_listed_is_not_hashed(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    write(source, "pipe.md", "linked.md", "folder/a.md", "kept.md")
+    known = states(source)
+    for each in source.rglob("*.md"):
+        os.utime(each, ns=(1, 1))
+    found = [
+        ScannedFile(each.path, str(each.file), each.size, each.mtime_ns) for each in scan(source, Files(), {}).changes
+    ]
+    (source / "pipe.md").unlink()
+    os.mkfifo(source / "pipe.md")
+    (source / "linked.md").rename(tmp_path / "outside.md")
+    (source / "linked.md").symlink_to(tmp_path / "outside.md")
+    (source / "folder").rename(tmp_path / "outside")
+    (source / "folder").symlink_to(tmp_path / "outside")
+    compared: list[Scan] = []
+    work = threading.Thread(target=lambda: compared.append(compare(source, found, known)), daemon=True)
+    work.start()
+    work.join(30)
+    assert compared, "it waits for somebody who writes into the pipe"
+    assert kinds(compared[0]) == {
+        "pipe.md": ChangeKind.UPDATED,
+        "linked.md": ChangeKind.UPDATED,
+        "folder/a.md": ChangeKind.UPDATED,
+        "kept.md": ChangeKind.TOUCHED,
+    }
 
 
 def test_a_file_that_is_excluded_now_is_deleted(tmp_path: Path) -> None:

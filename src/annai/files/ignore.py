@@ -6,12 +6,12 @@ matched against the whole path, any other against the last name only. Patterns t
 """
 
 import logging
-import os
 import re
-import stat
 import unicodedata
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+
+from annai.errors import SkippedFile
+from annai.files.inside import open_regular
 
 logger = logging.getLogger(__name__)
 
@@ -105,11 +105,9 @@ def read_lines(file: str) -> list[str]:
     """The lines of an ignore file; a missing one has none."""
     try:
         # As in git, a symbolic link is not an ignore file: it could point anywhere.
-        if not stat.S_ISREG(os.lstat(file).st_mode):
-            return []
-        with Path(file).open("rb") as stream:
+        with open_regular(file) as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
+    except (FileNotFoundError, SkippedFile):
         return []
     except OSError as error:
         logger.warning("cannot read %r (%s); its patterns are ignored", file, error.strerror)

@@ -1,9 +1,7 @@
 """What does this file say? One file's bytes to a `Document`."""
 
-import errno
 import hashlib
 import os
-import stat
 import unicodedata
 from pathlib import Path, PurePosixPath
 
@@ -11,6 +9,7 @@ from annai.errors import SkippedFile, UnreadableFile
 from annai.files.conversion import convert
 from annai.files.encoding import decode
 from annai.files.front_matter import FrontMatter, split_front_matter
+from annai.files.inside import open_inside
 from annai.files.kinds import CONVERTERS, suffix_of
 from annai.files.walk import file_times
 from annai.settings import Documents, Files
@@ -81,26 +80,11 @@ def read_inside(
     `limits` are the megabytes that it may have, and the setting that says so; else they are those of a text.
     """
     megabytes, setting = limits or (settings.max_file_mb, "files.max_file_mb")
-    real_source = os.path.realpath(source)
-    real = _real_path_inside(real_source, file)
-    if not settings.follow_symlinks and file.is_symlink():
-        raise SkippedFile("symbolic link (files.follow_symlinks is false)")
-    # The path has no links now. If its last part becomes a link or a pipe, opening must not follow it or wait.
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    try:
-        descriptor = os.open(real, flags)
-    except OSError as error:
-        if error.errno in (errno.ENXIO, errno.ENODEV, errno.ELOOP, errno.EISDIR):
-            raise SkippedFile("not a regular file") from error
-        raise
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise SkippedFile("not a regular file")
-    with os.fdopen(descriptor, "rb") as stream:
-        # A folder of the path may have become a link between the check and the opening.
-        if not os.path.samestat(status, Path(_real_path_inside(real_source, file)).stat()):
-            raise UnreadableFile("it was replaced while it was being opened")
+    # First whether it is inside, since that says more of a link that leads out.
+    with open_inside(source, file) as stream:
+        if not settings.follow_symlinks and file.is_symlink():
+            raise SkippedFile("symbolic link (files.follow_symlinks is false)")
+        status = os.fstat(stream.fileno())
         limit = int(megabytes * MEGABYTE)
         if status.st_size > limit:
             raise SkippedFile(_too_large(status.st_size, limit, setting))
@@ -110,14 +94,6 @@ def read_inside(
             if len(data) > limit:
                 raise SkippedFile(_too_large(len(data), limit, setting))
         return data, status
-
-
-def _real_path_inside(real_source: str, file: Path) -> str:
-    """The file's path without symbolic links. Raises `SkippedFile` if it is outside of the source."""
-    real = os.path.realpath(file)
-    if not real.startswith(real_source.rstrip(os.sep) + os.sep):
-        raise SkippedFile("it is outside of the collection's folder")
-    return real
 
 
 def _too_large(size: int, limit: int, setting: str) -> str:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from annai.definitions import dataclass
+from annai.errors import ReadError
+from annai.files.inside import open_inside
 from annai.files.kinds import EXTRAS, missing_extra, suffix_of
 from annai.files.walk import ScannedFile, Walk, file_times
 from annai.plugins import install_command
@@ -47,7 +49,7 @@ def scan(
     """
     walk = Walk(source, settings, only, without)
     found, lacking = _readable(walk.files(), known)
-    compared = compare(found, known, source=source, inaccessible=walk.inaccessible)
+    compared = compare(source, found, known, inaccessible=walk.inaccessible)
     return replace(compared, left_out=_left_out(walk, lacking)) if count_left_out else compared
 
 
@@ -79,16 +81,11 @@ def _left_out(walk: Walk, lacking: Mapping[str, int]) -> tuple[LeftOut, ...]:
 
 
 def compare(
-    found: Sequence[ScannedFile],
-    known: Mapping[str, FileState],
-    *,
-    source: Path = Path(),
-    inaccessible: Sequence[str] = (),
+    source: Path, found: Sequence[ScannedFile], known: Mapping[str, FileState], *, inaccessible: Sequence[str] = ()
 ) -> Scan:
-    """How the files found differ from the known ones.
+    """How the files found in `source` differ from the known ones.
 
     A known file that was not found is deleted, unless it is one of the `inaccessible` paths or below one of them.
-    `source` is needed only for the path of a deleted file.
     """
     changes: list[Change] = []
     # Nearly all files of a search are as they were: nothing is called for them.
@@ -101,7 +98,7 @@ def compare(
     ]
     unchanged, total_bytes = len(found) - len(different), 0
     for item in different:
-        kind = _change_kind(item, known.get(item.path))
+        kind = _change_kind(source, item, known.get(item.path))
         if kind is None:
             unchanged += 1
             continue
@@ -134,7 +131,7 @@ def is_same_time(mtime_ns: int, ctime_ns: int, state: FileState) -> bool:
     return mtime_ns == state.mtime_ns and (not (ctime_ns and state.ctime_ns) or ctime_ns == state.ctime_ns)
 
 
-def _change_kind(item: ScannedFile, state: FileState | None) -> ChangeKind | None:
+def _change_kind(source: Path, item: ScannedFile, state: FileState | None) -> ChangeKind | None:
     """How a file on disk differs from its known state; None if it does not."""
     if state is None:
         return ChangeKind.NEW
@@ -143,15 +140,15 @@ def _change_kind(item: ScannedFile, state: FileState | None) -> ChangeKind | Non
     has_failed = state.problem is not None and state.problem.kind == "failed"
     if is_same_time(item.mtime_ns, item.ctime_ns, state) and not has_failed:
         return None
-    return ChangeKind.TOUCHED if state.hash and _hash(item.file) == state.hash else ChangeKind.UPDATED
+    return ChangeKind.TOUCHED if state.hash and _hash(source, Path(item.file)) == state.hash else ChangeKind.UPDATED
 
 
-def _hash(file: str) -> str:
+def _hash(source: Path, file: Path) -> str:
     """SHA-256 of the file's bytes; empty if they cannot be read, which the reader then reports."""
     import hashlib  # OpenSSL takes milliseconds to load, and most scans hash nothing
 
     try:
-        with Path(file).open("rb") as stream:
+        with open_inside(source, file) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
+    except (OSError, ReadError):
         return ""
