@@ -31,6 +31,8 @@ from annai.interfaces.setup.programs import PROGRAMS, Level, Program
 from annai.serving.pidfile import read_token
 from tests.conftest import Annai
 
+on_unix = pytest.mark.skipif(os.name == "nt", reason="links, modes and terminals are Unix's")
+
 
 @pytest.fixture
 def annai(tmp_path: Path) -> Annai:
@@ -317,18 +319,11 @@ def test_the_home_folder_is_no_project(annai: Annai) -> None:
     assert entry["args"][-1] == str(annai.folder)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="a terminal is made with openpty")
+@on_unix
 def test_in_the_home_folder_a_terminal_is_asked_for_the_folder(annai: Annai) -> None:
-    typed, terminal = os.openpty()
-    os.write(typed, f"{annai.folder}\n".encode())
-    command = [sys.executable, "-m", "annai", "setup", "zed", "--print"]
-    done = subprocess.run(
-        command, cwd=Path.home(), stdin=terminal, capture_output=True, text=True, timeout=60, check=True
-    )
-    os.close(typed)
-    os.close(terminal)
-    assert "Folder of documents" in done.stderr
-    (entry,) = json.loads(done.stdout)["context_servers"].values()
+    asked, answered = typed(Annai(Path.home()), f"{annai.folder}\n", "setup", "zed", "--print")
+    assert "Folder of documents" in asked
+    (entry,) = json.loads(answered)["context_servers"].values()
     assert entry["args"][-1] == str(annai.folder)
 
 
@@ -444,15 +439,114 @@ def test_a_file_that_is_not_understood_is_left_alone(annai: Annai) -> None:
         assert codex.read_text() == text
 
 
-def test_a_link_stays_a_link_and_a_mode_stays_the_same(annai: Annai, tmp_path: Path) -> None:
-    real = tmp_path / "dotfiles.json"
+@on_unix
+def test_a_link_stays_a_link_and_a_mode_stays_the_same(annai: Annai) -> None:
+    real = annai.folder / "dotfiles.json"
     real.write_text('{"mcpServers": {}}')
-    real.chmod(0o600)
+    real.chmod(0o640)
     (annai.folder / ".mcp.json").symlink_to(real)
     annai("setup", "claude-code")
     assert (annai.folder / ".mcp.json").is_symlink()
     assert "annai" in json.loads(real.read_text())["mcpServers"]
-    assert real.stat().st_mode & 0o777 == 0o600
+    assert real.stat().st_mode & 0o777 == 0o640
+    annai("setup", "claude-code", "--http")
+    assert real.stat().st_mode & 0o777 == 0o600, "it contains a token now"
+
+
+LINKS = [
+    ("claude-code", ".mcp.json", "settings.json"),
+    ("claude-code", ".mcp.json", "new.json"),
+    ("cursor", ".cursor", "."),
+    ("cursor", ".cursor", "new"),
+]
+"""A program, a link in the project, and where below a folder outside of it that leads."""
+
+
+@on_unix
+@pytest.mark.parametrize(("program", "link", "to"), LINKS)
+def test_nothing_is_written_through_a_link_that_leads_out_unless_the_user_says_so(
+    annai: Annai, tmp_path: Path, program: str, link: str, to: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "settings.json").write_text("{}")
+    (annai.folder / link).symlink_to(outside / to)
+    before = tree(outside)
+    refused = annai("setup", program, stdin="y\n", code=1).stderr
+    assert f"leads to {outside}" in refused
+    assert "--yes" in refused
+    assert tree(outside) == before
+    asked, answered = typed(annai, "n\n", "setup", program)
+    assert "Write there?" in asked
+    assert answered.startswith("Left ")
+    assert tree(outside) == before
+    asked, answered = typed(annai, "y\n", "setup", program)
+    assert answered.startswith(f"Wrote {outside}")
+    written = tree(outside)
+    assert "annai" in "".join(written.values())
+    assert "--yes" in annai("setup", program, "--remove", code=1).stderr
+    assert tree(outside) == written
+    annai("setup", program, "--remove", "--yes")
+    assert "annai" not in "".join(text for name, text in tree(outside).items() if ".bak" not in name)
+
+
+@on_unix
+def test_links_of_the_users_own_folder_are_followed_as_before(annai: Annai, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.json"
+    real.write_text("{}")
+    (Path.home() / ".claude.json").symlink_to(real)
+    annai("setup", "claude-code", "--user")
+    assert "annai" in real.read_text()
+
+
+@on_unix
+def test_what_a_clone_can_plant_harms_neither_a_look_nor_a_backup(annai: Annai, tmp_path: Path) -> None:
+    (annai.folder / ".cursor").mkdir()
+    (annai.folder / ".cursor" / "mcp.json").symlink_to("/dev/zero")
+    (annai.folder / ".mcp.json").write_text("{}")
+    (annai.folder / ".mcp.json.bak").symlink_to(tmp_path / "outside")
+    (annai.folder / ".kiro").symlink_to(".kiro")
+    assert "not a regular file" in annai("setup").stdout
+    assert ".mcp.json.bak2" in annai("setup", "claude-code").stdout
+    assert not (tmp_path / "outside").exists()
+    (annai.folder / "annai.toml").symlink_to(tmp_path / "outside")
+    assert "is a link" in annai("init", "--force", code=1).stderr
+    assert not (tmp_path / "outside").exists()
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {str(each.relative_to(folder)): each.read_text() for each in folder.rglob("*") if each.is_file()}
+
+
+def typed(annai: Annai, answer: str, *arguments: str) -> tuple[str, str]:
+    """What is asked and answered at a terminal."""
+    keys, terminal = os.openpty()
+    os.write(keys, answer.encode())
+    done = subprocess.run(
+        [sys.executable, "-m", "annai", *arguments],
+        cwd=annai.folder,
+        stdin=terminal,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    os.close(keys)
+    os.close(terminal)
+    return done.stderr, done.stdout
+
+
+@pytest.mark.parametrize("text", ['{\n  // mine\n  "mcpServers": {}\n}\n', '{\n"mcpServers": {},\n}\n'])
+def test_a_file_that_its_program_rejects_is_not_changed_without_a_word(annai: Annai, text: str) -> None:
+    (annai.folder / ".mcp.json").write_text(text)
+    said = "Claude Code reads no comments and no trailing commas, so it rejects all of"
+    for _ in range(2):
+        assert said in annai("setup", "claude-code").stderr
+    (annai.folder / ".vscode").mkdir()
+    (annai.folder / ".vscode" / "mcp.json").write_text(text)
+    assert annai("setup", "vscode").stderr == ""
+    (annai.folder / ".mcp.json").write_text("\ufeff{}")
+    assert annai("setup", "claude-code").stderr == ""
 
 
 @pytest.mark.skipif(os.name == "nt", reason="makes a program of its own")

@@ -27,6 +27,8 @@ def command(force: bool, source: Path | None) -> None:
     The file is optional: without it, annai uses the defaults that it shows.
     """
     file = Path.cwd() / CONFIG_NAME
+    if file.is_symlink():
+        raise ConfigError(f"{file} is a link; edit the file that it leads to, or remove the link.")
     if file.exists() and not force:
         raise ConfigError(f"{file} already exists; edit it, or overwrite it with --force.")
     converted = convert(source) if source else None

@@ -11,6 +11,7 @@ from annai.errors import ConfigError
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import project_command
 from annai.interfaces.setup.aliases import ALIASES, add_aliases, remove_aliases
+from annai.interfaces.setup.edits import BOM
 from annai.interfaces.setup.entries import (
     Target,
     apply_edit,
@@ -23,8 +24,10 @@ from annai.interfaces.setup.entries import (
     target,
     workspace,
 )
+from annai.interfaces.setup.json_text import line_beyond_json
 from annai.interfaces.setup.programs import PROGRAMS, Level, Program
 from annai.interfaces.terminal import echo, is_terminal, say, warn
+from annai.text.escapes import escape_line
 
 
 @click.command(cls=Command, examples=("annai setup", "annai setup claude-code --print", "annai setup --all --user"))
@@ -35,6 +38,7 @@ from annai.interfaces.terminal import echo, is_terminal, say, warn
 @click.option("--user", "level", flag_value="user", help="Write the file for all your projects.")
 @click.option("--http", is_flag=True, help="Let the programs use the project's server, with its token.")
 @click.option("--print", "only_print", is_flag=True, help="Print what would be written, and write nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Write without asking where a link leads out of the project.")
 @project_command(server=False)
 def command(
     config: Config,
@@ -44,12 +48,14 @@ def command(
     level: Level | None,
     http: bool,
     only_print: bool,
+    yes: bool,
 ) -> None:
     """Let an agent search this project.
 
     Adds `annai mcp` to the configuration file of each PROGRAM. The rest of the file stays
-    the same, and a backup is made before it changes. Without a PROGRAM, lists those that
-    are installed here, and where this project is set up.
+    the same, and a backup is made before it changes. Where a link in the project leads to
+    a file outside of it, annai asks first. Without a PROGRAM, lists those that are
+    installed here, and where this project is set up.
 
     `annai setup aliases` lets annai answer to the names of two predecessors, mdvec and
     search-docs.
@@ -74,9 +80,9 @@ def command(
     if not chosen:
         raise ConfigError("No program that annai knows is installed here; name one, and its file is written anyway.")
     if remove:
-        _for_each(chosen, lambda program: _remove(config, program, level, is_quiet=every))
+        _for_each(chosen, lambda program: _remove(config, program, level, is_quiet=every, yes=yes))
     else:
-        _for_each(chosen, lambda program: _add(config, program, level, http=http, only_print=only_print))
+        _for_each(chosen, lambda program: _add(config, program, level, http=http, only_print=only_print, yes=yes))
 
 
 def _for_each(programs: Sequence[Program], work: Callable[[Program], None]) -> None:
@@ -124,7 +130,7 @@ def _takes(config: Config, program: Program, level: Level | None, *, http: bool)
     return (level is None or level in levels(config, program)) and bool(program.url_key or not http)
 
 
-def _add(config: Config, program: Program, level: Level | None, *, http: bool, only_print: bool) -> None:
+def _add(config: Config, program: Program, level: Level | None, *, http: bool, only_print: bool, yes: bool) -> None:
     if http and not program.url_key:
         raise ConfigError(f"{program.title} starts its servers itself; leave out --http.")
     if not levels(config, program):
@@ -137,8 +143,15 @@ def _add(config: Config, program: Program, level: Level | None, *, http: bool, o
         echo(snippet(place), nl=False)
         return
     edit = plan_edit(place)
+    if program.rejects_comments and (line := line_beyond_json((edit.after or "").removeprefix(BOM))):
+        warn(
+            f"{program.title} reads no comments and no trailing commas, so it rejects all of {edit.file} because of "
+            f"line {line}; remove what is not plain JSON."
+        )
     if not edit.is_needed:
         say(f"{edit.file} already has this entry.")
+        return
+    if not _may_write(place, yes=yes):
         return
     backup = apply_edit(edit)
     say(f"Wrote {edit.file}" + (f"; the old version is in {backup.name}." if backup else "."))
@@ -147,14 +160,30 @@ def _add(config: Config, program: Program, level: Level | None, *, http: bool, o
     say(program.next_step)
 
 
-def _remove(config: Config, program: Program, level: Level | None, *, is_quiet: bool) -> None:
+def _may_write(place: Target, *, yes: bool) -> bool:
+    """Whether the file may be written: outside of the project only if the user says so, since a clone brings links."""
+    if yes or not place.leads_outside:
+        return True
+    where = f"A link in this project leads to {place.file}, outside of it"
+    if not is_terminal(sys.stdin):
+        raise ConfigError(f"{where}, so it is left as it is; --yes writes there.")
+    if click.confirm(escape_line(f"{where}. Write there?"), err=True):
+        return True
+    say(f"Left {place.file} as it is.")
+    return False
+
+
+def _remove(config: Config, program: Program, level: Level | None, *, is_quiet: bool, yes: bool) -> None:
     """Remove the project from a program's files, at one level or at all."""
     found = False
     for each in (level,) if level else levels(config, program):
-        edit = plan_removal(target(config, program, _level(config, program, each)))
+        place = target(config, program, _level(config, program, each))
+        edit = plan_removal(place)
         if not edit.is_needed:
             continue
         found = True
+        if not _may_write(place, yes=yes):
+            continue
         if backup := apply_edit(edit):
             say(f"Removed this project from {edit.file}; the old version is in {backup.name}.")
         else:

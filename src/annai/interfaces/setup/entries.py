@@ -12,7 +12,8 @@ from pathlib import Path
 
 from annai.config import CONFIG_NAME, Config
 from annai.definitions import dataclass
-from annai.errors import ConfigError
+from annai.errors import ConfigError, SkippedFile
+from annai.files.inside import open_regular
 from annai.interfaces.setup.edits import BOM, FORMATS, entries, remove_entry, set_entry
 from annai.interfaces.setup.programs import Level, Program
 from annai.interfaces.setup.values import Entry, Json
@@ -36,6 +37,11 @@ class Target:
     file: Path
     http: bool = False
     """Whether the program reaches the project's server, instead of starting annai itself."""
+
+    @property
+    def leads_outside(self) -> bool:
+        """Whether links of the workspace, which others may have made, lead to a file outside of it."""
+        return self.level == "project" and not self.file.is_relative_to(workspace(self.config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def target(config: Config, program: Program, level: Level, *, http: bool = False
     files = [folder / name for name in getattr(program, level)]
     file = next((each for each in files if each.exists()), files[0])
     # A link stays a link: many people keep such files in a repository of their own.
-    return Target(config, program, level, file.resolve() if file.is_symlink() else file, http)
+    return Target(config, program, level, Path(os.path.realpath(file)), http)
 
 
 def is_installed(program: Program) -> bool:
@@ -157,7 +163,7 @@ def apply_edit(edit: ConfigEdit) -> Path | None:
         descriptor, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
             stream.write(edit.after)
-        if backup:
+        if backup and not edit.is_private:
             shutil.copymode(file, draft)
         else:
             Path(draft).chmod(0o600 if edit.is_private else 0o644)
@@ -180,17 +186,18 @@ def _unsafe(place: Target, error: Exception, advice: str) -> ConfigError:
 
 def _read(file: Path) -> str | None:
     try:
-        return file.read_bytes().decode()
+        with open_regular(os.fspath(file)) as stream:
+            return stream.read().decode()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, SkippedFile, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}; make it readable UTF-8.") from error
 
 
 def _back_up(file: Path) -> Path:
     """Copy a file to a free name in the same folder."""
     copy, number = file.with_name(f"{file.name}.bak"), 2
-    while copy.exists():
+    while os.path.lexists(copy):  # a link that leads nowhere yet is no free name
         copy, number = file.with_name(f"{file.name}.bak{number}"), number + 1
     shutil.copy2(file, copy)
     return copy

@@ -23,6 +23,15 @@ def parse(text: str) -> Json:
     return json.loads(_TRAILING_COMMA.sub(lambda match: match[1] or "", without_comments))
 
 
+def line_beyond_json(text: str) -> int:
+    """The first line with what only some programs read, a comment or a trailing comma; 0 if there is none."""
+    try:
+        json.loads(text or "{}")
+    except json.JSONDecodeError as error:
+        return error.lineno
+    return 0
+
+
 def put(text: str, path: Path, name: str, entry: Entry) -> str:
     """Set an entry; one that is there keeps its other keys."""
     if not _BLANK.sub("", text, count=1):

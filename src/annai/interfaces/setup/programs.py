@@ -61,6 +61,8 @@ class Program:
     commands: tuple[str, ...] = ()
     """Its own commands: where one is on PATH, the program is installed."""
     form: Form = "json"
+    rejects_comments: bool = False
+    """Whether it is known to reject a JSON file that has comments or trailing commas."""
     section: tuple[str, ...] = ("mcpServers",)
     """The keys that lead to its servers."""
     other_section: tuple[str, ...] = ()
@@ -88,6 +90,7 @@ PROGRAMS: dict[str, Program] = {
         user=(".claude.json",),
         project=(".mcp.json",),
         commands=("claude",),
+        rejects_comments=True,
         extra={"type": "stdio"},
         http_extra={"type": "http"},
     ),
