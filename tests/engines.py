@@ -1,5 +1,6 @@
-"""Which engines are tested, and how is each opened? Real ones: PostgreSQL from a wheel, Qdrant in its local mode."""
+"""Which engines are tested, and how is each opened? Real ones: PostgreSQL from a wheel. tests/qdrant.py is Qdrant."""
 
+import atexit
 import os
 import shutil
 import signal
@@ -133,11 +134,21 @@ def postgres_url(postgres_folder: Path) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def quick_folder() -> Iterator[str]:
-    """A folder in memory: Qdrant's local mode waits for the disk after every point."""
-    with memory_folder("qdrant") as folder:
-        yield str(folder)
+@cache
+def qdrant_server() -> str:
+    """The URL of a Qdrant for tests, which ends with this process."""
+    command = [sys.executable, "-m", "tests.qdrant"]
+    process = subprocess.Popen(
+        command, cwd=Path(__file__).parents[1], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    atexit.register(process.communicate)
+    assert process.stdout
+    return f"http://127.0.0.1:{int(process.stdout.readline())}"
+
+
+def qdrant_url() -> str:
+    """An empty Qdrant; the one that ANNAI_QDRANT_URL names has what others put there, under names of their own."""
+    return os.environ.get("ANNAI_QDRANT_URL", "") or f"{qdrant_server()}/{uuid4().hex}"
 
 
 def config_for(engine: str, folder: Path, request: pytest.FixtureRequest) -> Config:
@@ -146,7 +157,7 @@ def config_for(engine: str, folder: Path, request: pytest.FixtureRequest) -> Con
     if engine == "postgres":
         url = request.getfixturevalue("postgres_url")
     elif engine == "qdrant":
-        url = os.environ.get("ANNAI_QDRANT_URL", "") or request.getfixturevalue("quick_folder")
+        url = qdrant_url()
     return Config(folder, folder / "state", store=StoreSettings(engine=engine, url=url))
 
 

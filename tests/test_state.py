@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from annai.errors import ConfigError, StoreError
 from annai.serving.pidfile import ServerRecord
 from annai.serving.wire import plain, to_json
 from annai.state import SYSTEM_FOLDERS, known_projects, locate, make, state_home
-from tests.conftest import Annai, quick_config, results, state_of
+from tests.conftest import Annai, quick_config, results, state_of, trust
 from tests.test_trust import listener
 
 Write = Callable[[str, str], Path]
@@ -101,6 +102,30 @@ def test_a_planted_pid_file_receives_no_question_and_its_process_is_not_ended(do
     finally:
         victim.kill()
         victim.communicate()
+
+
+def test_an_engine_that_came_with_a_clone_runs_nothing(docs: Path, write: Write, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    point = f"cbuiltins\nopen\n(V{ran}\nVw\ntR.".encode()
+    write("a.md", "# Apples\n\nAn apple a day.")
+    write("annai.toml", QUICK + '[store]\nengine = "qdrant"\n')
+    write(
+        ".annai/index.qdrant/meta.json",
+        '{"collections": {"x": {"vectors": {"size": 1, "distance": "Dot"}}}, "aliases": {}}',
+    )
+    folder = docs / ".annai" / "index.qdrant" / "collection" / "x"
+    folder.mkdir(parents=True)
+    with sqlite3.connect(folder / "storage.sqlite") as database:
+        database.execute("CREATE TABLE points (id TEXT PRIMARY KEY, point BLOB)")
+        database.execute("INSERT INTO points VALUES ('1', ?)", (point,))
+    database.close()
+    annai = Annai(docs)
+    assert "needs a Qdrant server; name it in store.url" in annai("search", "apple", code=1).stderr
+    # Not even when the user trusts a URL that names it.
+    write("annai.toml", QUICK + '[store]\nengine = "qdrant"\nurl = ".annai/index.qdrant"\n')
+    trust(docs)
+    assert "needs a Qdrant server; name it in store.url" in annai("search", "apple", code=1).stderr
+    assert not ran.exists()
 
 
 @on_unix

@@ -92,14 +92,14 @@ class StoreSettings(Section):
         "sqlite",
         "sqlite: one file, nothing to install; lancedb: vectors in LanceDB (annai[lancedb]); chroma: vectors in Chroma "
         "(annai[chroma]); postgres: one index for many machines (annai[postgres]); qdrant: vectors and words in a "
-        "Qdrant cluster (annai[qdrant]); memory: nothing is saved.",
+        "Qdrant server or cluster (annai[qdrant]); memory: nothing is saved.",
         plugins="annai.stores",
     )
     url: str = setting(
         "",
         "Where the engine is: postgresql://USER@HOST/DATABASE (the password may be in ~/.pgpass), http://HOST:PORT for "
         "Chroma, http://KEY@HOST:PORT for Qdrant, a folder or an object-store URI for LanceDB; empty: a folder next to "
-        "the index file.",
+        "the index file (LanceDB, Chroma).",
     )
     collection_name: str = setting(
         "",

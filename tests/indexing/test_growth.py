@@ -21,10 +21,10 @@ from annai.stores.sqlite.requests import SqliteRequests
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection, FileState, Request
 from tests.conftest import quick_config
-from tests.engines import open_store, postgres_folder, postgres_url, quick_folder
+from tests.engines import open_store, postgres_folder, postgres_url
 from tests.stores.test_contract import indexed
 
-__all__ = ["open_store", "postgres_folder", "postgres_url", "quick_folder"]
+__all__ = ["open_store", "postgres_folder", "postgres_url"]
 
 
 @contextmanager

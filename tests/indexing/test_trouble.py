@@ -17,11 +17,11 @@ from annai.engine import Engine
 from annai.errors import CollectionError, EmbedderError
 from annai.types import Collection
 from tests.conftest import Annai, quick_config, state_of, trust
-from tests.engines import config_for, postgres_folder, postgres_url, quick_folder
+from tests.engines import config_for, postgres_folder, postgres_url
 from tests.service import Moody, running
 from tests.stores.test_failures import files_at_most, small_disk
 
-__all__ = ["postgres_folder", "postgres_url", "quick_folder", "small_disk"]
+__all__ = ["postgres_folder", "postgres_url", "small_disk"]
 
 Write = Callable[[str, str], Path]
 

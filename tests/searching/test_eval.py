@@ -15,9 +15,9 @@ from annai.config import Config, load_config
 from annai.searching.evaluation import Question, evaluate
 from annai.stores.base import load_store
 from tests.conftest import Annai, state_of, trust
-from tests.engines import DURABLE, config_for, postgres_folder, postgres_url, quick_folder
+from tests.engines import DURABLE, config_for, postgres_folder, postgres_url
 
-__all__ = ["postgres_folder", "postgres_url", "quick_folder"]
+__all__ = ["postgres_folder", "postgres_url"]
 
 Write = Callable[[str, str], Path]
 

@@ -2,7 +2,7 @@
 
 from annai.testing.stores import *  # noqa: F403 - the contract
 from annai.testing.stores import indexed, matching_paths, nearest_paths, vector
-from tests.engines import open_durable, open_store, postgres_folder, postgres_url, quick_folder
+from tests.engines import open_durable, open_store, postgres_folder, postgres_url
 
 __all__ = [
     "indexed",
@@ -12,6 +12,5 @@ __all__ = [
     "open_store",
     "postgres_folder",
     "postgres_url",
-    "quick_folder",
     "vector",
 ]

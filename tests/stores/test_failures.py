@@ -27,13 +27,13 @@ from annai.stores.postgres.store import PostgresStore
 from annai.stores.sidecar.neighbours import redact_url
 from annai.types import Collection
 from tests.conftest import Annai, trust
-from tests.engines import ENGINES, config_for, postgres_folder, postgres_url, quick_folder
+from tests.engines import ENGINES, config_for, postgres_folder, postgres_url
 from tests.loopback import eventually
 from tests.postgresql import Cluster, running_cluster
 from tests.stores.test_contract import indexed, matching_paths, nearest_paths
 from tests.stores.test_postgres import client_of, project, serving, settings
 
-__all__ = ["postgres_folder", "postgres_url", "quick_folder"]
+__all__ = ["postgres_folder", "postgres_url"]
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="servers are started and limited as on Unix")
 
@@ -363,7 +363,7 @@ def test_a_status_shows_where_the_index_is(name: str, tmp_path: Path, request: p
     if name == "postgres":
         assert address.startswith("postgresql://")
     else:
-        assert address == ADDRESSES[name].format(config.state_folder, url=config.store.url)
+        assert address == ADDRESSES[name].format(config.state_folder, url=config.store.url.removeprefix("http://"))
 
 
 def test_a_status_shows_no_password(tmp_path: Path, cluster: Cluster, database: str) -> None:

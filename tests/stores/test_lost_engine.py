@@ -17,6 +17,7 @@ from annai.stores.sqlite.store import SqliteStore
 from annai.upkeep import maintenance
 from annai.upkeep.worker import Worker
 from tests.conftest import quick_config
+from tests.engines import qdrant_url
 from tests.loopback import eventually
 
 FRUITS = 12
@@ -24,12 +25,13 @@ FRUITS = 12
 
 @pytest.fixture(params=["lancedb", "chroma", "qdrant"])
 def config(request: pytest.FixtureRequest, docs: Path) -> Config:
-    """A project whose engine is a folder beside the index file."""
+    """A project with an engine: a folder beside the index file, or a server."""
     for number in range(FRUITS):
         (docs / f"果物{number}.md").write_text(
             f"# りんご {number}\n\nAll about apple number {number}.\n", encoding="utf-8"
         )
-    return override(quick_config(docs), "store", engine=request.param)
+    url = qdrant_url() if request.param == "qdrant" else ""
+    return override(quick_config(docs), "store", engine=request.param, url=url)
 
 
 @pytest.fixture
@@ -100,6 +102,7 @@ def test_a_normal_update_leaves_nothing_to_complain_of(engine: Engine) -> None:
     assert maintenance.check(engine.store) == []
 
 
+@pytest.mark.parametrize("config", ["lancedb", "chroma"], indirect=True)
 def test_a_damaged_engine_is_put_aside_and_made_again_while_the_file_answers(config: Config) -> None:
     with Engine(config) as engine:
         engine.refresh()

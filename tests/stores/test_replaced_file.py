@@ -20,6 +20,7 @@ from annai.serving.pidfile import running
 from annai.stores.sqlite.store import SqliteStore, open_store
 from annai.types import Collection
 from tests.conftest import Annai, quick_config, state_of
+from tests.engines import qdrant_url
 from tests.loopback import eventually
 from tests.stores.test_contract import indexed, matching_paths, nearest_paths
 from tests.stores.test_postgres import client_of
@@ -99,7 +100,7 @@ def test_a_file_that_is_deleted_is_made_again_and_a_snapshot_goes_on_with_the_ol
 def test_an_engine_beside_the_file_follows_it(docs: Path, engine: str) -> None:
     for name in ("apple", "pear"):
         (docs / f"{name}.md").write_text(f"# {name}\n\nAll about {name}.\n")
-    config = override(quick_config(docs), "store", engine=engine)
+    config = override(quick_config(docs), "store", engine=engine, url=qdrant_url() if engine == "qdrant" else "")
     with Engine(config) as opened:
         opened.refresh()
         assert [hit.path for hit in opened.search(Query("apple", mode="vector")).results][:1] == ["apple.md"]

@@ -1,7 +1,6 @@
 """Do LanceDB, Chroma and Qdrant agree with the index file beside them, whatever happens to either?"""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from annai.answers import Where
 from annai.config import Config, override
 from annai.engine import Engine
-from annai.errors import StoreError
+from annai.errors import ConfigError, StoreError
 from annai.settings import StoreSettings
 from annai.stores.base import IndexedDocument, Store, load_store
 from annai.stores.sidecar import lancedb, leftovers, vectors
@@ -22,10 +21,10 @@ from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection
 from annai.upkeep.maintenance import check
 from tests.conftest import quick_config
-from tests.engines import chroma_server, config_for, quick_folder
+from tests.engines import chroma_server, config_for
 from tests.stores.test_contract import indexed, matching_paths, nearest_paths
 
-__all__ = ["chroma_server", "quick_folder"]
+__all__ = ["chroma_server"]
 
 
 @pytest.fixture(params=["lancedb", "chroma", "qdrant"])
@@ -224,17 +223,12 @@ def test_an_engine_that_cannot_be_reached_is_one_clear_sentence(
         use()
 
 
-def test_a_folder_of_qdrant_is_for_one_process(tmp_path: Path, quick_folder: str) -> None:
-    config = Config(tmp_path, tmp_path / "state", store=StoreSettings(engine="qdrant", url=quick_folder))
-    code = (
-        "import sys; from pathlib import Path; from annai.config import *; from annai.stores.base import load_store\n"
-        "load_store(Config(*2 * [Path(sys.argv[1])], store=StoreSettings(engine='qdrant', url=sys.argv[2])))"
-    )
-    with load_store(config):
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path), quick_folder], capture_output=True, text=True, check=False
-        )
-    assert "is for one process only" in done.stderr
+@pytest.mark.parametrize("url", ["", "folder", "{}/folder", "file://{}/folder", "http:", ":memory:"])
+def test_qdrant_needs_a_server_and_opens_no_folder(tmp_path: Path, url: str) -> None:
+    settings = StoreSettings(engine="qdrant", url=url.format(tmp_path))
+    with pytest.raises(ConfigError, match="needs a Qdrant server"):
+        load_store(Config(tmp_path, tmp_path / "state", store=settings))
+    assert not (tmp_path / "folder").exists()
 
 
 def test_what_an_engine_is_to_forget_is_looked_up_by_an_index(store: Store) -> None:

@@ -26,11 +26,11 @@ from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection, Document
 from annai.upkeep import maintenance
 from tests.conftest import EXAMPLES, Annai, quick_config, state_of
-from tests.engines import DURABLE, config_for, postgres_folder, postgres_url, quick_folder
+from tests.engines import DURABLE, config_for, postgres_folder, postgres_url
 from tests.indexing.test_indexing import KILLED_IMPORT
 from tests.loopback import eventually
 
-__all__ = ["postgres_folder", "postgres_url", "quick_folder"]
+__all__ = ["postgres_folder", "postgres_url"]
 
 QUESTIONS = ("環境構築の方法", "roll back a bad deployment", "認証", "how are secrets kept?", "API")
 

@@ -104,10 +104,10 @@ def _index_apart(config: Config, setting: str, changed: Config, folder: str, *, 
     """
     section = setting.partition(".")[0]
     engine = changed.store.engine if section == "store" else "sqlite"
-    if engine == "postgres" or (section == "store" and changed.store.url != config.store.url):
+    if engine in ("postgres", "qdrant") or (section == "store" and changed.store.url != config.store.url):
         raise ConfigError(
-            "--compare builds a temporary index on this machine; store.engine may be sqlite, lancedb, chroma or qdrant "
-            "in it, and store.url cannot be compared."
+            "--compare builds a temporary index on this machine; store.engine may be sqlite, lancedb or chroma in it, "
+            "and store.url cannot be compared."
         )
     apart = override(changed, "store", engine=engine, url="", collection_name="")
     apart = override(apart, "database", path=f"{folder}/index.sqlite")

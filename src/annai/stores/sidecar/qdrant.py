@@ -1,4 +1,4 @@
-"""How does Qdrant find neighbours and words? Dense and sparse vectors of the same points, in a cluster or a folder."""
+"""How does Qdrant find neighbours and words? Dense and sparse vectors of the same points, in a server or a cluster."""
 
 import json
 from collections import Counter
@@ -26,8 +26,8 @@ READ_UP_TO = 50_000
 
 
 def open_store(config: Config) -> Store:
-    """Open the index: the file, and Qdrant's server or folder."""
-    points = QdrantPoints(config.store, config.database_path.with_suffix(""))
+    """Open the index: the file, and Qdrant's server."""
+    points = QdrantPoints(config.store)
     return open_beside(config, points, lambda file, vectors: QdrantWords(file, points, vectors))
 
 

@@ -1,11 +1,8 @@
 """How does Qdrant hold passages? A point each: a dense vector, a sparse one of its words, and what filters need."""
 
-import sqlite3
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -16,7 +13,7 @@ from qdrant_client.http.exceptions import ApiException
 
 from annai.answers import Where
 from annai.definitions import dataclass
-from annai.errors import IndexBusy, StoreError, StoreFull
+from annai.errors import ConfigError, StoreError, StoreFull
 from annai.settings import StoreSettings
 from annai.stores.base import Vectors
 from annai.stores.paths import path_prefixes, trim_prefix
@@ -56,18 +53,23 @@ class Point:
 class QdrantPoints(Neighbours):
     """Passages in Qdrant: one collection of it for each dimension."""
 
-    def __init__(self, settings: StoreSettings, folder: Path) -> None:
+    is_shared = True
+
+    def __init__(self, settings: StoreSettings) -> None:
         self._settings = settings
         parts = urlsplit(settings.url)
-        self._remote = parts.scheme in ("http", "https")
-        self.folder = Path(settings.url) if settings.url and not self._remote else folder
-        self.address = f"{parts.hostname}:{parts.port or 6333}" if self._remote else str(self.folder)
-        self.is_shared = bool(settings.url)
+        # Without a URL the client would work on a folder, from which it unpickles: whoever filled it could run code.
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                "The qdrant store needs a Qdrant server; name it in store.url as http://HOST:PORT or "
+                "http://KEY@HOST:PORT."
+            )
+        self.address = f"{parts.hostname}:{parts.port or 6333}{parts.path}"
         self._lock = threading.RLock()
         self._opened: Client = None
 
     def open(self) -> None:
-        """The folder, or a connection to the server."""
+        """A connection to the server."""
         with self._translate_errors():
             self._client.get_collections()
 
@@ -79,12 +81,9 @@ class QdrantPoints(Neighbours):
         return self._opened
 
     def _connect(self) -> Client:
-        if not self._remote:
-            client, self._lock = _open_folder(self.folder)
-            return client
         parts = urlsplit(self._settings.url)
         key = unquote(parts.password or parts.username or "") or None
-        address = f"{parts.scheme}://{self.address}{parts.path}"
+        address = f"{parts.scheme}://{self.address}"
         return QdrantClient(url=address, api_key=key, timeout=CALL_TIMEOUT_SECONDS, check_compatibility=False)
 
     def names(self) -> list[str]:
@@ -119,9 +118,7 @@ class QdrantPoints(Neighbours):
                 using=DENSE,
                 limit=count,
                 query_filter=_filter(collections, where),
-                search_params=models.SearchParams(hnsw_ef=max(count, self._settings.hnsw_search_ef))
-                if self._remote
-                else None,
+                search_params=models.SearchParams(hnsw_ef=max(count, self._settings.hnsw_search_ef)),
                 with_payload=False,
             )
             return [int(point.id) for point in found.points]
@@ -178,18 +175,14 @@ class QdrantPoints(Neighbours):
         """Qdrant orders points by itself."""
 
     def size_on_disk(self) -> int:
-        """The files of the folder; nothing, if it is a server's."""
-        return 0 if self._remote else sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+        """Nothing: the disk is the server's."""
+        return 0
 
     def close(self) -> None:
-        """Disconnect from the server, or close the folder if no other store of this process has it open."""
-        if self._opened is None:
-            return
-        if self._remote:
+        """Disconnect from the server."""
+        if self._opened is not None:
             self._opened.close()
-        else:
-            _close_folder(self.folder)
-        self._opened = None
+            self._opened = None
 
     def _scroll(self, payload: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         with self._translate_errors():
@@ -205,8 +198,6 @@ class QdrantPoints(Neighbours):
 
     def apply_settings(self) -> None:
         """Qdrant builds its graphs again by itself; the distance, which all give the same order here, stays."""
-        if not self._remote:
-            return  # A folder has no graphs.
         graph = self._graph()
         with self._translate_errors():
             for name in self.own_names():
@@ -228,9 +219,8 @@ class QdrantPoints(Neighbours):
             vectors_config={DENSE: models.VectorParams(size=dimension, distance=distance, hnsw_config=self._graph())},
             sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
         )
-        if self._remote:
-            for field, kind in (("collection", "integer"), ("folders", "keyword")):
-                self._client.create_payload_index(name, field, field_schema=kind, wait=True)
+        for field, kind in (("collection", "integer"), ("folders", "keyword")):
+            self._client.create_payload_index(name, field, field_schema=kind, wait=True)
         return name
 
     @contextmanager
@@ -239,34 +229,8 @@ class QdrantPoints(Neighbours):
         with self._lock:
             try:
                 yield
-            except (ApiException, OSError, RuntimeError, ValueError, LookupError, sqlite3.Error) as error:
+            except (ApiException, OSError, RuntimeError, ValueError, LookupError) as error:
                 raise _store_error(error, self.address) from error
-
-
-_folders: dict[Path, tuple[Client, threading.RLock, int]] = {}
-"""A folder has one client a process: the client, its lock, and how many stores share it."""
-_folders_lock = threading.Lock()
-
-
-def _open_folder(folder: Path) -> tuple[Client, threading.RLock]:
-    with _folders_lock:
-        client, lock, users = _folders.get(folder, (None, threading.RLock(), 0))
-        if client is None:
-            with warnings.catch_warnings():
-                # It advises a server for many points; docs/stores.md does so too.
-                warnings.simplefilter("ignore")
-                client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
-        _folders[folder] = client, lock, users + 1
-        return client, lock
-
-
-def _close_folder(folder: Path) -> None:
-    with _folders_lock:
-        client, lock, users = _folders.pop(folder)
-        if users > 1:
-            _folders[folder] = client, lock, users - 1
-        else:
-            client.close()
 
 
 def _point(passage: Passage) -> Model:
@@ -306,12 +270,7 @@ def _filter(collections: Sequence[int] | None, where: Where) -> Model:
 
 def _store_error(error: Exception, address: str) -> StoreError:
     text = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    if "already accessed" in str(error):
-        return IndexBusy(
-            f"Another process has {address} open, and a Qdrant folder is for one process only; "
-            "run a Qdrant server and name it in store.url."
-        )
-    if "No space left" in str(error) or "disk is full" in str(error):
+    if "No space left" in str(error):
         return StoreFull(f"There is no space left for Qdrant at {address}; free some and run the command again.")
     if "401" in text or "403" in text:
         return StoreError(f"Qdrant at {address} does not take this key; write store.url as http://KEY@HOST:PORT.")
