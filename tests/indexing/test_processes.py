@@ -1,6 +1,7 @@
 """Do several processes index as one does? The same index, whoever is killed; and nobody is left behind."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from annai.files.scanner import scan
 from annai.indexing import processes as module
 from annai.indexing.preparation import Prepared, prepare_together
 from annai.indexing.processes import Processes
-from annai.types import Change, Collection, ImportSummary
+from annai.types import Change, ChangeKind, Collection, ImportSummary
 from tests.conftest import quick_config
 from tests.loopback import DEADLINE, eventually
 from tests.upkeep.test_worker import everything
@@ -178,6 +179,32 @@ def test_no_process_outlives_the_one_that_writes(docs: Path, write: Write, how: 
     with Engine(quick_config(docs)) as engine:
         assert engine.refresh().waiting == 0
         assert len(engine.document_paths("root")) == 150
+
+
+@pytest.mark.parametrize("name", ["annai.indexing.processes", "annai.indexing.probe"])
+@pytest.mark.parametrize("ended", ["stdin", "stdout"])
+def test_a_process_whose_parent_dies_while_it_works_ends_without_a_word(
+    docs: Path, write: Write, capfd: pytest.CaptureFixture[str], name: str, ended: str
+) -> None:
+    write("a.md", "# A\n\napple")
+    config = quick_config(docs)
+    collection = Collection("root", docs)
+    changes = [Change(ChangeKind.NEW, "a.md", docs / "a.md")] * 2_000
+    asked = (collection, changes)
+    messages: list[object] = [(*asked, config)] if name == "annai.indexing.probe" else [config, *[asked] * 9]
+    process = child.start(name)
+    assert process.stdin
+    assert process.stdout
+    for each in messages:
+        child.send(process.stdin, pickle.dumps(each))
+    process.stdout.read(1)
+    # The system closes both pipes of a parent that was killed: first this one.
+    (process.stdin if ended == "stdin" else process.stdout).close()
+    if ended == "stdin":
+        process.stdout.read()
+    assert process.wait(60) == 0
+    child.end(process)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("name", ["annai.indexing.processes", "annai.indexing.probe", "annai.upkeep.process"])

@@ -38,19 +38,27 @@ def _read_in_process(collection: Collection, changes: Sequence[Change], config: 
     """How many files a process got through, and its exit code."""
     import pickle  # hardly ever needed, and a search loads this module
 
-    with child.start("annai.indexing.probe") as process:
-        try:
-            with contextlib.suppress(OSError):  # It may have been killed already.
-                child.send(cast("IO[bytes]", process.stdin), pickle.dumps((collection, changes, config)))
-            done, _ = process.communicate()
-        except BaseException:
-            process.kill()
-            raise
-        return len(done), process.returncode
+    process = child.start("annai.indexing.probe")
+    try:
+        with contextlib.suppress(OSError):  # It may have been killed already.
+            child.send(cast("IO[bytes]", process.stdin), pickle.dumps((collection, changes, config)))
+        done = cast("IO[bytes]", process.stdout).read()
+        return len(done), process.wait()
+    finally:
+        child.end(process)
 
 
 def main() -> None:
     """Run in the process: read the files that standard input names, and write a byte after each."""
+    child.offer_to_be_killed()
+    own, messages = child.claim_output(), child.incoming()
+    # Whatever is wrong, the process that indexes finds out and says so, unless it has ended.
+    with contextlib.suppress(Exception):
+        _read_all(messages.get(), own.fileno())
+    os._exit(0)  # Standard input is still being read, which would keep Python from ending.
+
+
+def _read_all(message: bytes, done: int) -> None:
     import pickle
 
     from annai.embedders.base import load_embedder
@@ -58,19 +66,17 @@ def main() -> None:
     from annai.indexing.features import add_features
     from annai.splitters.base import load_splitter
 
-    child.offer_to_be_killed()
     collection: Collection
     config: Config
     # Only the process that started this one can write here.
-    collection, changes, config = pickle.loads(child.first_message())  # noqa: S301
+    collection, changes, config = pickle.loads(message)  # noqa: S301
     chunking = chunking_of(config, collection)
     split = load_splitter(chunking.strategy)
     embedder = load_embedder(config.embedding_of(collection.name), config.model, config.retry)
     for change in changes:
-        # Whatever is wrong with a file, the process that indexes it finds out and says so.
         with contextlib.suppress(Exception):
             document = read_document(collection.name, collection.source, change, config.files, config.documents)
             sections = split(document, chunking)
             if embedder.is_additive:
                 add_features([(document, sections)], embedder)
-        os.write(sys.stdout.fileno(), b".")
+        os.write(done, b".")

@@ -9,6 +9,8 @@ import pickle
 import subprocess
 import sys
 import threading
+from contextlib import suppress
+from typing import BinaryIO, cast
 
 from annai.config import Config
 from annai.engine import Engine
@@ -30,8 +32,8 @@ class IndexingProcess:
 
     def __init__(self, config: Config) -> None:
         self._process = child.start("annai.upkeep.process", is_read=False)
-        if self._process.stdin:
-            child.send(self._process.stdin, pickle.dumps(config))
+        with suppress(OSError):  # If it was killed already, `was_killed` says so.
+            child.send(cast("BinaryIO", self._process.stdin), pickle.dumps(config))
 
     @property
     def is_running(self) -> bool:
@@ -50,8 +52,8 @@ class IndexingProcess:
 
     def stop(self) -> None:
         """Let it finish the current documents, and wait for its end."""
-        if self._process.stdin:
-            self._process.stdin.close()
+        with suppress(OSError):  # It may have read nothing.
+            cast("BinaryIO", self._process.stdin).close()
         try:
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
