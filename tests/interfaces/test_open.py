@@ -1,16 +1,23 @@
 """Can what a search shows be opened again: with `annai get`, and in an editor at the line?"""
 
 import json
+import os
 import re
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 
+from annai.config import load_config
 from annai.interfaces.editor import editor_command
-from tests.conftest import Annai, results
+from annai.serving.pidfile import read_token, running
+from tests.conftest import Annai, AnnaiHere, results
 
 Write = Callable[[str, str], Path]
 
@@ -88,6 +95,49 @@ def test_open_alone_opens_the_page_of_the_server(annai: Annai, write: Write) -> 
         assert re.search(r"Page +http://127\.0\.0\.1:\d+/ ", annai("server", "status").stdout)
     finally:
         annai("server", "stop")
+
+
+def test_where_no_browser_opens_a_code_lets_one_in(annai: Annai, write: Write) -> None:
+    write("a.md", "# Title\n\ntext")
+    try:
+        for environment in ({"BROWSER": "false"}, {"ANNAI_SERVER": annai_url(annai), "BROWSER": "echo %s"}):
+            told = annai("open", environment=environment).stdout
+            assert "#ticket=" not in told, "another server does not see whose browser it is"
+            found = re.search(r"^Open http://(\S+)/ in a browser, and enter this code .*: (\S+)$", told, re.M)
+            assert found
+            with closing(HTTPConnection(found[1], timeout=60)) as connection:
+                connection.request("POST", "/session", headers={"X-Annai-Ticket": found[2]})
+                token = json.load(connection.getresponse())["token"]
+            assert token == read_token(load_config(docs_dir=annai.folder))
+    finally:
+        annai("server", "stop")
+
+
+def annai_url(annai: Annai) -> str:
+    annai("server", "start", "--port", "auto")
+    record = running(load_config(docs_dir=annai.folder))
+    assert record
+    return record.url
+
+
+def test_where_no_system_tells_whose_a_browser_is_a_file_of_the_users_leads_it(
+    annai: Annai, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("a.md", "# Title\n\ntext")
+    annai_url(annai)
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)  # type: ignore[func-returns-value]
+    monkeypatch.setattr("annai.interfaces.cli.open.SERVER_SEES_USERS", False)
+    monkeypatch.setattr("annai.interfaces.cli.open.BROWSERS_READ_FILES", True)
+    try:
+        AnnaiHere(annai.folder)("open")
+    finally:
+        annai("server", "stop")
+    file = Path(url2pathname(urlsplit(opened[0]).path))
+    assert "ticket" not in opened[0]
+    assert re.search(r'content="0; url=http://127\.0\.0\.1:\d+/#ticket=[\w-]+"', file.read_text())
+    if os.name == "posix":
+        assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_what_a_search_shows_leads_back_from_where_it_was_shown(annai: Annai, write: Write) -> None:

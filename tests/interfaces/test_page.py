@@ -2,7 +2,10 @@
 
 import http.client
 import json
+import os
 import re
+import socket
+import sys
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +21,7 @@ from annai.interfaces.http import Application
 from annai.interfaces.page import routes
 from annai.interfaces.page.documents import MAX_SHOWN_CHARACTERS, document_html
 from annai.interfaces.page.keys import MAX_TICKETS, Keys
+from annai.interfaces.page.peers import user_of
 from annai.interfaces.page.routes import PUBLIC_PATHS, Page
 from annai.interfaces.page.words import _WORDS, LANGUAGES, preferred_language, words
 from annai.interfaces.rpc import Service
@@ -269,6 +273,45 @@ def test_a_ticket_is_good_for_one_use_within_a_minute(port: int, monkeypatch: py
     for _ in range(MAX_TICKETS):
         tickets.issue_ticket(TOKEN)
     assert not tickets.redeem_ticket(late)
+
+
+def test_a_ticket_for_the_servers_own_user_is_kept_from_others_and_not_used_up_by_them() -> None:
+    tickets = Keys()
+    ticket = tickets.issue_ticket(TOKEN, own_user=True)
+    assert not tickets.redeem_ticket(ticket)
+    assert not tickets.redeem_ticket(ticket, lambda: False)
+    assert tickets.redeem_ticket(ticket, lambda: True) == TOKEN
+    assert not tickets.redeem_ticket(ticket, lambda: True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose a socket is")
+@pytest.mark.parametrize(
+    ("family", "bound", "reached"),
+    [
+        (socket.AF_INET, "127.0.0.1", "127.0.0.1"),
+        (socket.AF_INET6, "::1", "::1"),
+        (socket.AF_INET6, "::", "127.0.0.1"),
+        (socket.AF_INET6, "::", "::ffff:127.0.0.1"),
+    ],
+)
+def test_whose_a_connection_is_is_known_whichever_way_it_is_written(
+    family: socket.AddressFamily, bound: str, reached: str
+) -> None:
+    with socket.socket(family) as listener:
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind((bound, 0))
+        listener.listen()
+        with socket.create_connection((reached, listener.getsockname()[1])) as ours:
+            accepted = listener.accept()[0]
+            with accepted:
+                client, server = accepted.getpeername()[:2], accepted.getsockname()[:2]
+                assert user_of(client, server) == os.getuid()
+                assert user_of(client, (server[0], server[1] ^ 1)) is None
+                ours.close()
+                assert user_of(client, server) is None, "of one that was left behind the system says that it is root's"
+    for unknown in (None, ("203.0.113.9", 0), ("testclient", 50000)):
+        assert user_of(unknown, server) is None
 
 
 def test_news_tell_when_the_index_changes(port: int, engine: Engine, write: Write) -> None:

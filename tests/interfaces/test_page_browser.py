@@ -9,6 +9,9 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
 
 from annai.config import load_config
+from annai.interfaces.cli.open import _leading_file
+from annai.serving.client import Client
+from annai.serving.pidfile import read_token, running
 from annai.serving.tokens import TokenFile
 from tests.browser import CHROMIUM, needs_chromium
 from tests.conftest import Annai, state_of
@@ -75,7 +78,7 @@ def served(annai: Annai, write: Write, docs: Path) -> Iterator[Annai]:
 
 
 @pytest.fixture
-def open_page(served: Annai, browser: Browser) -> Iterator[Open]:
+def open_page(served: Annai, browser: Browser, docs: Path) -> Iterator[Open]:
     """Opens the page as `annai open` does; whatever leaves its origin, or fails in it, fails the test."""
     contexts, trouble = [], []
 
@@ -92,7 +95,7 @@ def open_page(served: Annai, browser: Browser) -> Iterator[Open]:
         origin = address.partition("/#")[0]
 
         def check(request: Request) -> None:
-            if not request.url.startswith((origin, "blob:")):
+            if not request.url.startswith((origin, "blob:", state_of(docs).as_uri())):
                 trouble.append(f"{request.url} was asked for")
 
         def note(message: ConsoleMessage) -> None:
@@ -332,14 +335,31 @@ def test_another_tab_has_the_token_and_old_answers_are_not_shown_again(open_page
     expect(second.locator(".result .preview").first).to_contain_text("Sixty")
 
 
+def test_a_file_leads_the_browser_to_the_page(open_page: Open, docs: Path) -> None:
+    page = open_page()
+    record = running(load_config(docs_dir=docs))
+    assert record
+    page.evaluate("sessionStorage.clear()")
+    with Client(record.url, token=read_token(load_config(docs_dir=docs))) as client:
+        ticket = client.connection.call("make_ticket")
+    page.goto(_leading_file(load_config(docs_dir=docs), f"{record.url}/#ticket={ticket}"))
+    page.wait_for_url(f"{record.url}/")
+    eventually(lambda: bool(page.evaluate("sessionStorage.getItem('annai_token')")))
+
+
 def test_without_a_ticket_the_page_asks_for_the_token_and_offers_what_that_allows(open_page: Open, docs: Path) -> None:
     page = open_page()
     page.evaluate("sessionStorage.clear()")
     token = (state_of(docs) / "token").read_text().strip()
-    page.evaluate("location.href = '/?q=holidays'")
-    page.locator("#token input").fill(token)
-    page.keyboard.press("Enter")
-    expect(page.locator(".result .file").first).to_contain_text("handbook.md")
+    with Client(page.url.partition("/?")[0].rstrip("/"), token=token) as client:
+        code = client.connection.call("make_ticket")
+    for entered in (token, code):
+        page.evaluate("sessionStorage.clear()")
+        page.evaluate("location.href = '/?q=holidays'")
+        page.locator("#token input").fill(entered)
+        page.keyboard.press("Enter")
+        expect(page.locator(".result .file").first).to_contain_text("handbook.md")
+        assert page.evaluate("sessionStorage.getItem('annai_token')") == token
     # Only what a token allows is offered.
     tokens = TokenFile(load_config(docs_dir=docs))
     reader, editor = tokens.add("reader", "read", ()), tokens.add("editor", "admin", ("root",))

@@ -1,16 +1,20 @@
 """What can another user of this machine do? With a real second user: see that a server is there, and nothing else."""
 
+import http.client
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from annai import __version__
@@ -18,6 +22,7 @@ from annai.config import load_config
 from annai.interfaces.rpc import METHODS
 from annai.serving.pidfile import ServerRecord, read_token
 from tests.conftest import results, state_of
+from tests.loopback import eventually
 from tests.serving.conftest import LivingProject
 
 NOBODY = 65534
@@ -25,8 +30,8 @@ NOBODY = 65534
 AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs", "--")
 
 # It runs under another user's Python, so it needs nothing but the standard library.
-PROGRAM = """
-import http.client, json, os, sys
+BEGINNING = """
+import http.client, json, os, re, sys
 asked = json.load(sys.stdin)
 
 def status(method, path, body=None, **headers):
@@ -34,7 +39,9 @@ def status(method, path, body=None, **headers):
     connection.request(method, path, body, headers)
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
+"""
 
+LOOKING = """
 def reading(path):
     try:
         return os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(4096).hex()
@@ -55,10 +62,27 @@ print(json.dumps({
 }))
 """
 
+STEALING = """
+def arguments(process):
+    try:
+        return open("/proc/%s/cmdline" % process, "rb").read().decode(errors="replace")
+    except OSError:
+        return ""
+
+seen = "".join(arguments(each) for each in os.listdir("/proc") if each.isdecimal())
+tickets = re.findall("127.0.0.1:%d/#ticket=([\\w-]+)" % asked["port"], seen)
+ways = [{}, {"X-Forwarded-For": "127.0.0.1"}, {"Origin": "http://127.0.0.1:%d" % asked["port"]}]
+print(json.dumps({
+    "user": os.getuid(),
+    "tickets": tickets,
+    "answers": [status("POST", "/session", **{"X-Annai-Ticket": tickets[0]}, **way)[0] for way in ways],
+}))
+"""
+
 
 @pytest.fixture(scope="module")
-def second_user() -> Callable[[dict[str, object]], dict[str, Any]]:
-    """Runs the program as another user, with what it is to ask for."""
+def second_user() -> Callable[..., dict[str, Any]]:
+    """Runs a program as another user, with what it is to ask for."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("only root can become another user, with setpriv (util-linux)")
     pythons = [each for each in (sys.executable, "/usr/bin/python3") if Path(each).exists()]
@@ -66,9 +90,9 @@ def second_user() -> Callable[[dict[str, object]], dict[str, Any]]:
     if not usable:
         pytest.skip("another user cannot run any Python here")
 
-    def run(asked: dict[str, object]) -> dict[str, Any]:
+    def run(asked: dict[str, object], program: str = LOOKING) -> dict[str, Any]:
         done = subprocess.run(
-            [*AS_NOBODY, usable[0], "-I", "-c", PROGRAM],
+            [*AS_NOBODY, usable[0], "-I", "-c", BEGINNING + program],
             input=json.dumps(asked),
             cwd="/",
             capture_output=True,
@@ -99,7 +123,7 @@ def place() -> Iterator[LivingProject]:
 
 
 def test_another_user_learns_nothing_from_a_server_but_that_it_is_there(
-    place: LivingProject, second_user: Callable[[dict[str, object]], dict[str, Any]]
+    place: LivingProject, second_user: Callable[..., dict[str, Any]]
 ) -> None:
     record = place.start()
     assert [row["path"] for row in results(place.annai, "treasure", "--mode", "keyword")] == ["secret.md"]
@@ -114,7 +138,7 @@ def test_another_user_learns_nothing_from_a_server_but_that_it_is_there(
 
 
 def test_another_user_reads_nothing_of_what_annai_writes(
-    place: LivingProject, second_user: Callable[[dict[str, object]], dict[str, Any]]
+    place: LivingProject, second_user: Callable[..., dict[str, Any]]
 ) -> None:
     record = place.start()
     results(place.annai, "treasure")
@@ -128,6 +152,41 @@ def test_another_user_reads_nothing_of_what_annai_writes(
     found = second_user(asked_of(place, record))["paths"]
     del found[str(state)]
     assert set(found.values()) == {"PermissionError"}
+
+
+def test_another_user_who_sees_the_address_that_a_browser_is_started_with_gets_nothing_by_it(
+    place: LivingProject, second_user: Callable[..., dict[str, Any]]
+) -> None:
+    record = place.start()
+    # A browser that shows its arguments and opens nothing.
+    browser = {**os.environ, "BROWSER": "sh -c 'sleep 300' %s"}
+    command = [sys.executable, "-m", "annai", "open"]
+    opening = subprocess.Popen(command, cwd=place.folder, env=browser, start_new_session=True)
+    try:
+        shown: list[str] = []
+
+        def is_shown() -> bool:
+            found = psutil.Process(opening.pid).children(recursive=True)
+            shown[:] = [each for child in found for each in child.cmdline() if "#ticket=" in each]
+            return bool(shown)
+
+        eventually(is_shown)
+        ticket = shown[0].partition("#ticket=")[2]
+        found = second_user({"port": record.port}, STEALING)
+        assert set(found["tickets"]) == {ticket}, "the attack sees what it needs"
+        assert found["answers"] == [403, 403, 403]
+        assert redeem(record, ticket) == (200, read_token(load_config(docs_dir=place.folder))), "nor is it used up"
+        assert redeem(record, ticket)[0] == 403
+    finally:
+        os.killpg(opening.pid, signal.SIGKILL)
+        opening.wait()
+
+
+def redeem(record: ServerRecord, ticket: str) -> tuple[int, str]:
+    with closing(http.client.HTTPConnection(record.host, record.port, timeout=60)) as connection:
+        connection.request("POST", "/session", headers={"X-Annai-Ticket": ticket})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read()).get("token", "")
 
 
 def asked_of(place: LivingProject, record: ServerRecord) -> dict[str, object]:

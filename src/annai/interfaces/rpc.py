@@ -244,9 +244,13 @@ class Service:
         """The state of the project and of this server."""
         return dataclasses.replace(self._project.status(name), server=self._describe())
 
-    def make_ticket(self) -> object:
-        """A ticket with which a browser gets in, once, with the token of this call."""
-        return self._keys.issue_ticket(_token.get())
+    def make_ticket(self, own_user: bool = False) -> object:
+        """A ticket with which a browser gets in, once within a minute, with the token of this call.
+
+        With `own_user`, only one on the server's machine, Linux, that the server's own user runs: other users of that
+        machine see what a browser is started with.
+        """
+        return self._keys.issue_ticket(_token.get(), own_user=own_user)
 
     def shutdown(self, secret: str) -> object:
         """Stop the server; only a process that can read the pid file knows the secret."""

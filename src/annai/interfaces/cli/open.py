@@ -1,7 +1,10 @@
 """`annai open`: open a document in an editor, at the line, or the project's page in a browser."""
 
+import html
+import platform
 import signal
 import subprocess
+import sys
 import webbrowser
 from pathlib import Path
 
@@ -20,7 +23,18 @@ from annai.interfaces.editor import cannot_start, chosen_editor, editor_command
 from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
 from annai.serving.client import Client
+from annai.serving.daemon import state_folder
+from annai.serving.pidfile import write_private
 from annai.types import Selection
+
+PAGE_FILE = "open.html"
+"""The file that leads a browser to the page."""
+
+SERVER_SEES_USERS = sys.platform == "linux" and "microsoft" not in platform.release().lower()
+"""Whether a server sees whose browser it is; where this Linux is a guest in Windows (WSL), the browser is Windows'."""
+
+BROWSERS_READ_FILES = sys.platform != "linux"
+"""Whether browsers read a file in the state folder; those of Linux come in boxes (snaps) that keep them from it."""
 
 
 @click.command(cls=Command, examples=("annai open guide/setup.md:44", "annai open"))
@@ -62,13 +76,36 @@ def _launch(file: Path, place: Selection) -> None:
 def _open_page(config: Config) -> None:
     """Open the page with a ticket, so that the browser need not be told the token."""
     url = config.server_url.rstrip("/") or start_in_background(config)[0].url
-    with open_project(config) as project:
-        ticket = project.connection.call("make_ticket") if isinstance(project, Client) else ""
-    address = f"{url}/#ticket={ticket}"
-    if webbrowser.open(address):
+    address = _address_with_ticket(config, url)
+    is_open = webbrowser.open(address)
+    if is_open:
         say(f"Opened {url} in the browser.")
-    else:
-        echo(f"Open this address in a browser within a minute:\n{address}")
+    if not is_open or address == url:
+        echo(f"Open {url}/ in a browser, and enter this code within a minute: {_ticket(config)}")
+
+
+def _address_with_ticket(config: Config, url: str) -> str:
+    """What a browser is started with, which every user of this machine sees: the ticket is of no use to the others.
+
+    It stands in the address where the server sees whose browser it is, else in a file of this user's, else nowhere.
+    """
+    if SERVER_SEES_USERS and not config.server_url:
+        return f"{url}/#ticket={_ticket(config, own_user=True)}"
+    return _leading_file(config, f"{url}/#ticket={_ticket(config)}") if BROWSERS_READ_FILES else url
+
+
+def _ticket(config: Config, *, own_user: bool = False) -> str:
+    with open_project(config) as project:
+        return str(project.connection.call("make_ticket", own_user=own_user)) if isinstance(project, Client) else ""
+
+
+def _leading_file(config: Config, address: str) -> str:
+    """The address of a file that leads a browser on to this one, and that nobody else can read."""
+    file = state_folder(config) / PAGE_FILE
+    quoted = html.escape(address)
+    page = f'<!doctype html><meta http-equiv="refresh" content="0; url={quoted}"><a href="{quoted}">annai</a>\n'
+    write_private(file, page.encode())
+    return file.as_uri()
 
 
 def _run(arguments: list[str]) -> int:

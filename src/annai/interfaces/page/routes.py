@@ -4,6 +4,7 @@ The page holds nothing of the project: that comes over /rpc and /events, which a
 """
 
 import asyncio
+import os
 import posixpath
 from collections.abc import AsyncIterator, Callable
 from functools import cached_property
@@ -22,6 +23,7 @@ from annai.files.reader import read_inside
 from annai.interfaces.callers import CALLER, LOCAL_OWNER, Caller
 from annai.interfaces.page.documents import IMAGE_TYPES
 from annai.interfaces.page.keys import Keys
+from annai.interfaces.page.peers import user_of
 from annai.interfaces.page.words import LANGUAGES, preferred_language, words
 from annai.project import waiting_files
 from annai.serving.wire import to_json
@@ -110,9 +112,15 @@ class Page:
 
     async def _session(self, request: Request) -> Response:
         """Give the token for a ticket."""
-        token = self._keys.redeem_ticket(request.headers.get(TICKET_HEADER, ""))
+
+        def is_own_user() -> bool:
+            return hasattr(os, "getuid") and user_of(request.scope["client"], request.scope["server"]) == os.getuid()
+
+        ticket = request.headers.get(TICKET_HEADER, "")
+        token = await asyncio.to_thread(self._keys.redeem_ticket, ticket, is_own_user)
         if token is None:
-            return Response(to_json({"error": "This ticket was used, or is too old; run `annai open` again."}), 403)
+            error = "This ticket was used, is too old, or is another user's; run `annai open` again."
+            return Response(to_json({"error": error}), 403)
         return Response(to_json({"token": token}), headers={**_HEADERS, "cache-control": "no-store"})
 
     async def _image(self, request: Request) -> Response:

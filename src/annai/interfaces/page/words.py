@@ -136,8 +136,11 @@ _WORDS: dict[str, tuple[str, str]] = {
     ),
     "bad_line": ("Line {line} has no tab and path.", "{line} 行目にタブとパスがありません。"),
     # Trouble
-    "token": ("This server needs its token.", "このサーバーにはトークンが必要です。"),
-    "token_name": ("Token", "トークン"),
+    "token": (
+        "This server needs its token, or the code that `annai open` shows.",
+        "このサーバーのトークン、または `annai open` が表示するコードが必要です。",
+    ),
+    "token_name": ("Token or code", "トークンまたはコード"),
     "enter": ("Enter", "入る"),
     "offline": ("The server does not answer; trying again.", "サーバーが応答しません。再接続しています。"),
     "problem": ("That did not work: {message}", "できませんでした: {message}"),

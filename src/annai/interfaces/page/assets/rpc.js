@@ -80,8 +80,15 @@ export async function useTicket() {
     return;
   }
   history.replaceState(null, "", location.pathname + location.search);
+  const token = await redeem(ticket);
+  if (token) sessionStorage.setItem("annai_token", token);
+}
+
+/** The token that a ticket is for; null if it is none, or not good. */
+async function redeem(ticket) {
+  if (!/^[\w-]+$/.test(ticket)) return null;
   const response = await fetch("/session", { method: "POST", headers: { "X-Annai-Ticket": ticket } });
-  if (response.ok) sessionStorage.setItem("annai_token", (await response.json()).token);
+  return response.ok ? (await response.json()).token : null;
 }
 
 function askOtherTabs() {
@@ -98,8 +105,9 @@ function askOtherTabs() {
 /** Ask once, however many calls wait for it. */
 function askForToken() {
   asking ??= new Promise((resolve) => {
-    dialog.addEventListener("close", () => {
-      sessionStorage.setItem("annai_token", dialog.querySelector("input").value);
+    dialog.addEventListener("close", async () => {
+      const typed = dialog.querySelector("input").value.trim();
+      sessionStorage.setItem("annai_token", (await redeem(typed).catch(() => null)) ?? typed);
       asking = null;
       resolve();
     }, { once: true });
