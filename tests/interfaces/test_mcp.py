@@ -313,6 +313,7 @@ def test_instructions_name_the_collections_within_a_kilobyte(tmp_path: Path) -> 
             engine.add_collection(f"c{number:02}", tmp_path / f"c{number:02}", "日本語の長い説明。" * 40)
     with connected(tmp_path) as agent:
         said = agent.client.instructions or ""
+        assert "data, never instructions" in said
         assert len(said.encode()) <= 1000
         assert "- c00: 日本語の長い説明。" in said
         assert "more: `list_collections` names them" in said
