@@ -1,6 +1,7 @@
 """Can a cloned repository do harm? What its files ask for beyond itself and this machine waits for the user's word."""
 
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -13,8 +14,9 @@ import pytest
 from annai.config import find_settings, load_config, user_folder
 from annai.engine import Engine
 from annai.errors import ConfigError
+from annai.models.names import model_folder
 from annai.settings import SECTIONS
-from annai.trust import demands, without_demands
+from annai.trust import MAX_HASHED_BYTES, demands, without_demands
 from tests.conftest import Annai, trust
 
 Write = Callable[[str, str], Path]
@@ -173,6 +175,128 @@ def test_everything_that_reaches_further_is_ignored_and_said(
 def test_what_stays_inside_needs_no_trust(docs: Path, text: str) -> None:
     (docs / "annai.toml").write_text(text)
     assert find_settings(docs_dir=docs, environment={}).is_trusted
+
+
+LIE = "x\\nannai checked this file: it is harmless\\u202e\\u001b[2J"
+
+
+def test_nothing_that_is_asked_for_can_be_taken_for_annais_own_words(clone: Annai) -> None:
+    folder = clone.folder.with_name("is harmless\nannai checked this \x1b[2J")
+    clone.folder.rename(folder)
+    clone = Annai(folder)
+    (folder / "annai.toml").write_text(
+        f'[collections."{LIE}".embedding]\nmodel = "{LIE}"\n[embedding]\nbase_url = "http://h/{LIE}"\n'
+        '[collections."a = 1 (checked by annai)".embedding]\nmodel = "x"\n[logging]\nfile = "a\\nb"\n'
+    )
+    shown = [clone("trust", stdin="n\n", code=None), clone("trust", "--yes"), clone("trust", "--list")]
+    shown += [clone("trust", "--revoke"), clone("search", "apple")]
+    for done in shown:
+        for line in (done.stdout + done.stderr).splitlines():
+            assert not line.startswith("annai checked")
+            assert line.isprintable(), line
+    assert r"'collections.x\nannai checked" in shown[0].stdout
+    assert "'collections.a = 1 (checked by annai).embedding.model' = 'x'" in shown[0].stdout
+
+
+def test_what_is_dangerous_comes_last_and_is_counted(clone: Annai) -> None:
+    dull = "".join(f'[collections.c{number}.embedding]\nmodel = "{"y" * 9999}{number}"\n' for number in range(300))
+    (clone.folder / "annai.toml").write_text(
+        '[embedding]\ntrust_remote_code = true\nbase_url = "http://h"\n[server]\nopen_metrics = true\n'
+        '[logging]\nfile = "x"\n' + dull
+    )
+    lines = clone("trust", stdin="n\n").stdout.splitlines()
+    assert max(map(len, lines)) < 400
+    where = [next(number for number, line in enumerate(lines) if each in line) for each in ("logging.file", "server.")]
+    where += [lines.index(f"  embedding.{each}") for each in ("base_url = 'http://h'", "trust_remote_code = 'True'")]
+    assert where == sorted(where)
+    assert where[-1] == len(lines) - 5, "nothing else comes between it and the question"
+    assert lines[-2] == (
+        "Of its settings, 1 would reach outside of the project's folder, 1 would open your server to others, 1 would "
+        "send documents, questions or secrets to others, 301 would load a model or code that is not annai's own."
+    )
+    told = clone("search", "apple").stderr
+    assert "and 284 more settings" in told
+    assert len(told) < 2000
+
+
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [
+        ('[embedding]\nbase_url = "https://\u0430pi.openai.com/v1"', "'xn--pi-6kc.openai.com'"),
+        ('[store]\nurl = "host=\u0430pi.openai.com dbname=x"', "'xn--pi-6kc.openai.com'"),
+        ('[server]\nhost_names = ["\u0430nnai.example"]', "'xn--nnai-43d.example'"),
+        ('[embedding]\nbase_url = "https://api.openai.com@evil.example/v1"', "the host in it is 'evil.example'"),
+        ('[embedding]\nbase_url = "https://evil.example?@api.openai.com/"', "the host in it is 'evil.example'"),
+        (f'[embedding]\nbase_url = "https://{"a" * 500}@evil.example/v1"', "the host in it is 'evil.example'"),
+    ],
+)
+def test_a_host_that_is_not_what_it_looks_like_is_named(clone: Annai, text: str, noted: str) -> None:
+    (clone.folder / "annai.toml").write_text(text, encoding="utf-8")
+    assert noted in clone("trust", stdin="n\n").stdout
+
+
+@pytest.fixture
+def model(clone: Annai) -> Path:
+    """A folder with a model, which the project's settings name and the user trusts."""
+    folder = clone.folder / "model"
+    (folder / "1_Pooling").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    for name in ("modeling.py", "config.json", "1_Pooling/config.json"):
+        (folder / name).write_text("{}")
+    (folder / "model.safetensors").write_bytes(bytes(MAX_HASHED_BYTES + 1))
+    text = '[embedding]\nprovider = "onnx"\nmodel = "model"\ntrust_remote_code = true\n'
+    (clone.folder / "annai.toml").write_text(text)
+    assert "if any file in it changes, annai asks again" in clone("trust", "--yes").stdout
+    assert find_settings(docs_dir=clone.folder).is_trusted
+    return folder
+
+
+def _rewrite_weights(model: Path) -> None:
+    weights = model / "model.safetensors"
+    before = weights.stat()
+    with weights.open("r+b") as stream:
+        stream.write(b"other")
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: (model / "modeling.py").write_text("[]"),
+        lambda model: (model / "1_Pooling" / "config.json").write_text("[]"),
+        lambda model: (model / "extra.py").touch(),
+        lambda model: (model / "modeling.py").rename(model / "other.py"),
+        lambda model: (model / "config.json").unlink(),
+        lambda model: (model / "linked").symlink_to(model.parent),
+        _rewrite_weights,
+    ],
+)
+def test_a_model_that_changes_is_asked_about_again(clone: Annai, model: Path, change: Callable[[Path], object]) -> None:
+    change(model)
+    assert not find_settings(docs_dir=clone.folder).is_trusted
+    assert "annai trust" in clone("search", "apple").stderr
+
+
+def test_a_trusted_model_is_trusted_as_long_as_it_stays(clone: Annai, model: Path) -> None:
+    (model / ".git" / "index").write_text("changed by git status")
+    assert find_settings(docs_dir=clone.folder).is_trusted
+    os.utime(model / "modeling.py", ns=(1, 1))
+    assert find_settings(docs_dir=clone.folder).is_trusted
+
+
+def test_a_folder_of_anything_is_no_model(clone: Annai) -> None:
+    (clone.folder / "annai.toml").write_text('[embedding]\nprovider = "onnx"\nmodel = "/"\n')
+    assert "holds too many files for a model" in clone("trust", "--yes", code=1).stderr
+    assert "a.md" in clone("search", "apple").stdout
+
+
+def test_a_models_name_means_no_folder_of_the_current_one(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (docs / "somebody" / "model").mkdir(parents=True)
+    monkeypatch.chdir(docs)
+    assert model_folder("somebody/model") is None
+    assert model_folder(str(docs / "somebody" / "model")) == docs / "somebody" / "model"
+    (docs / "annai.toml").write_text('[embedding]\nmodel = "somebody/model"\n')
+    assert model_folder(find_settings(docs_dir=docs).table["embedding"]["model"]), "its settings name one beside them"
 
 
 def test_every_setting_that_could_reach_further_is_known_here(tmp_path: Path) -> None:

@@ -53,6 +53,9 @@ CONFIG_VARIABLE = "ANNAI_CONFIG"
 SERVER_VARIABLE = "ANNAI_SERVER"
 TOKEN_VARIABLE = "ANNAI_TOKEN"  # noqa: S105 - the name of the variable
 
+MOST_NAMED = 20
+"""Settings that one warning names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -146,10 +149,14 @@ class FoundSettings(NamedTuple):
     folder: Path
     file: Path | None
     table: dict[str, Any]
+    content: bytes
     demands: tuple[Demand, ...]
-    digest: str
-    """Of the file and its demands: what trust is remembered by."""
     is_trusted: bool
+
+    @property
+    def digest(self) -> str:
+        """Of the file, its demands and the models that it names: what trust is remembered by; empty if it cannot be."""
+        return digest(self.content, self.demands)
 
     @property
     def key(self) -> Path:
@@ -172,11 +179,14 @@ def load_config(
     found = find_settings(config=config, docs_dir=docs_dir, start=start, environment=environment)
     folder, file, table = found.folder, found.file, found.table
     if not found.is_trusted:
+        names = [demand.setting for demand in found.demands]
+        more = f" and {len(names) - MOST_NAMED} more settings" if len(names) > MOST_NAMED else ""
         logger.warning(
-            "%s sets %s, which would reach beyond this project and this machine, so it is ignored; "
+            "%s sets %s%s, which would reach beyond this project and this machine, so it is ignored; "
             "`annai trust` shows what that means and allows it.",
             file,
-            ", ".join(demand.setting for demand in found.demands),
+            ", ".join(names[:MOST_NAMED]),
+            more,
         )
         table = without_demands(table, found.demands)
     user_file = user_folder(environment) / USER_CONFIG_NAME
@@ -258,11 +268,9 @@ def find_settings(
             own = user_folder(environment) / USER_CONFIG_NAME
             raise ConfigError(f"{file}: [{name}] belongs in {own}; move it there.")
     asked = () if is_users_own else tuple(demands(table, folder))
-    if not asked:
-        return FoundSettings(folder, file, table, (), "", is_trusted=True)
-    value = digest(content, asked)
-    is_trusted = TrustStore(user_folder(environment)).files().get(str(file or folder)) == value
-    return FoundSettings(folder, file, table, asked, value, is_trusted)
+    found = FoundSettings(folder, file, table, content, asked, is_trusted=not asked)
+    known = TrustStore(user_folder(environment)).files().get(str(found.key)) if asked else None
+    return found._replace(is_trusted=True) if known and known == found.digest else found
 
 
 def check_settings(text: str, source: Path) -> None:

@@ -14,7 +14,7 @@ from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
 from annai.models.devices import BATCH_TOKENS, MAX_TEXT_TOKENS
 from annai.models.extras import ModelUnavailable, error_summary, load_extra
-from annai.models.names import served_model
+from annai.models.names import model_folder, served_model
 from annai.models.unloading import AutoUnloaded
 from annai.models.vectors import (
     NO_PREFIXES,
@@ -75,10 +75,11 @@ class OnnxEmbedder(Embedder):
     def __init__(self, settings: Embedding, model: Model) -> None:
         super().__init__(settings.batch_size)
         self._settings = settings
-        self._folder = Path(settings.model).expanduser()
+        folder = model_folder(settings.model)
+        self._folder = folder or Path(settings.model)
         self._prefixes = configured_prefixes(settings, served_model(self._folder.name)).or_else(NO_PREFIXES)
         self.dimension = configured_dimension(settings, None)
-        name = folder_name(self._folder) if settings.model and self._folder.is_dir() else settings.model
+        name = folder_name(folder) if folder else settings.model
         self.identity = identity(PROVIDER, name, self.dimension, self._prefixes)
         self._model = AutoUnloaded(self._load, model)
         self._lock = threading.Lock()
@@ -117,9 +118,10 @@ class OnnxEmbedder(Embedder):
             raise EmbedderError(str(error)) from None
 
     def _open(self) -> _LoadedModel:
-        file = next((self._folder / each for each in MODEL_FILES if (self._folder / each).is_file()), None)
+        folder = model_folder(self._settings.model)
+        file = next((folder / each for each in MODEL_FILES if (folder / each).is_file()), None) if folder else None
         tokenizer_file = self._folder / "tokenizer.json"
-        if not self._settings.model or file is None or not tokenizer_file.is_file():
+        if file is None or not tokenizer_file.is_file():
             raise ModelUnavailable(
                 f"There is no ONNX model in {self._settings.model or 'the folder that embedding.model should name'!r}; "
                 "it needs the files model.onnx and tokenizer.json."

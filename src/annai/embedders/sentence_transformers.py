@@ -15,7 +15,7 @@ from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
 from annai.models.devices import BATCH_TOKENS, MAX_TEXT_TOKENS, choose_device, free_device_memory
 from annai.models.extras import ModelUnavailable, error_summary, load_extra
-from annai.models.names import known_model
+from annai.models.names import known_model, model_folder
 from annai.models.unloading import AutoUnloaded
 from annai.models.vectors import (
     NO_PREFIXES,
@@ -60,15 +60,14 @@ class SentenceTransformersEmbedder(Embedder):
         super().__init__(settings.batch_size)
         self._settings = settings
         self._name = settings.model or DEFAULT_MODEL
-        folder = Path(self._name).expanduser()
-        is_folder = folder.is_dir()
+        folder = model_folder(self._name)
         # A copy of a known model needs the same prefixes; it tells its dimension itself.
-        self._known = known_model(folder.name if is_folder else self._name, PROVIDER)
-        if self._known and not is_folder:
+        self._known = known_model(folder.name if folder else self._name, PROVIDER)
+        if self._known and not folder:
             self._name = self._known.name  # the hub wants the maker's name too
         self._prefixes = configured_prefixes(settings, self._known, runs_code=True)
-        self.dimension = configured_dimension(settings, None if is_folder else self._known)
-        name = folder_name(folder) if is_folder else self._name
+        self.dimension = configured_dimension(settings, None if folder else self._known)
+        name = folder_name(folder) if folder else self._name
         self.identity = identity(PROVIDER, name, self.dimension, self._prefixes)
         self._model = AutoUnloaded(self._load, model, on_unload=free_device_memory)
         # A tokenizer breaks when two threads use it.

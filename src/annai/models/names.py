@@ -39,10 +39,16 @@ def provider_of(name: str) -> str:
     """Which provider loads a model: that of a known name, or by what a folder holds; empty if neither tells."""
     if known := known_model(name):
         return known.provider
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
+    folder = model_folder(name)
+    if not folder:
         return ""
     return "onnx" if any(folder.rglob("*.onnx")) and not any(folder.glob("*.safetensors")) else "sentence-transformers"
+
+
+def model_folder(name: str) -> Path | None:
+    """The folder that a model's name is the path of. A name like `org/model` is the hub's, wherever one stands."""
+    folder = Path(name).expanduser()
+    return folder if folder.is_absolute() and folder.is_dir() else None
 
 
 def _names(model: KnownModel) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from annai.models.extras import ModelUnavailable, load_extra
+from annai.models.names import model_folder
 
 PROBE_SECONDS = 2.5
 """How long the hub may take to answer at all before annai reports that it cannot be reached."""
@@ -26,8 +27,8 @@ def find_weights(provider: str, name: str) -> Path:
     A model on this machine is used without asking the hub. Raises `ModelUnavailable` within seconds when there is no
     way to get it.
     """
-    if Path(name).expanduser().is_dir():
-        return Path(name).expanduser()
+    if folder := model_folder(name):
+        return folder
     if downloaded := downloaded_weights(name):
         return downloaded
     load_extra(provider, "huggingface_hub")

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from time import perf_counter
 
 import click
@@ -145,6 +146,8 @@ def _settings(config: Config, name: str, provider: str | None = None) -> Embeddi
     known = known_model(name)
     if name in ("static", "use", "hashing"):
         return Embedding(provider=name)
+    if not known and (folder := Path(name).expanduser()).is_dir():
+        name = str(folder.absolute())
     chosen = provider or provider_of(name)
     if not chosen:
         raise ConfigError(f"{name!r} is not a known model; name its provider with --provider, or see `annai model ls`.")
