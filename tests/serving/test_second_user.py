@@ -175,6 +175,7 @@ def test_another_user_who_sees_the_address_that_a_browser_is_started_with_gets_n
         found = second_user({"port": record.port}, STEALING)
         assert set(found["tickets"]) == {ticket}, "the attack sees what it needs"
         assert found["answers"] == [403, 403, 403]
+        assert redeem(record, ticket, X_Forwarded_For="127.0.0.1")[0] == 403, "a proxy of one's own brings anybody"
         assert redeem(record, ticket) == (200, read_token(load_config(docs_dir=place.folder))), "nor is it used up"
         assert redeem(record, ticket)[0] == 403
     finally:
@@ -182,9 +183,10 @@ def test_another_user_who_sees_the_address_that_a_browser_is_started_with_gets_n
         opening.wait()
 
 
-def redeem(record: ServerRecord, ticket: str) -> tuple[int, str]:
+def redeem(record: ServerRecord, ticket: str, **headers: str) -> tuple[int, str]:
+    others = {name.replace("_", "-"): value for name, value in headers.items()}
     with closing(http.client.HTTPConnection(record.host, record.port, timeout=60)) as connection:
-        connection.request("POST", "/session", headers={"X-Annai-Ticket": ticket})
+        connection.request("POST", "/session", headers={"X-Annai-Ticket": ticket, **others})
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read()).get("token", "")
 

@@ -35,6 +35,9 @@ from annai.types import (
     Status,
 )
 
+FORWARDED = ("x-forwarded-for", "forwarded", "via", "x-real-ip")
+"""Headers that proxies add: with one of them a request is not from this machine, whoever passes it on."""
+
 _RANK: dict[Access, int] = {"read": 0, "admin": 1, "owner": 2}
 
 T = TypeVar("T")

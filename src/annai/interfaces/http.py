@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from annai.interfaces.callers import CALLER, LOCAL_OWNER, Caller, Doorkeeper, Permissions
+from annai.interfaces.callers import CALLER, FORWARDED, LOCAL_OWNER, Caller, Doorkeeper, Permissions
 from annai.interfaces.limits import Limiter
 from annai.interfaces.logs import access_logger, log_access
 from annai.interfaces.metrics import Metrics
@@ -54,9 +54,6 @@ READY_SECONDS, READY_CHECK_SECONDS = 1.0, 5.0
 
 CLIENT = "annai.client"
 """Where a request's scope holds what its limit is counted by; nothing if it has none."""
-
-FORWARDED = ("x-forwarded-for", "forwarded", "via", "x-real-ip")
-"""Headers that proxies add: with one of them a request is not from this machine, whoever passes it on."""
 
 WAITING_THREADS = 16
 """Threads for calls that wait for indexing; they cost nothing while they wait."""

@@ -48,14 +48,14 @@ def command(yes: bool, listing: bool, revoke: bool, docs_dir: Path | None, confi
         say(f"{key} is no longer trusted." if store.revoke(found.key) else f"{key} was not trusted.")
         return
     if not found.is_trusted:
-        if not found.digest:
+        if not (value := found.digest):
             folders = " and ".join(map(_shown, model_folders(found.demands)))
             raise ConfigError(f"{folders} holds too many files for a model; name a folder with nothing else in it.")
         _show(key, found.demands)
         if not yes and not click.confirm("Trust this project with it?", err=True):
             say("Nothing was trusted.")
             return
-        store.trust_file(found.key, found.digest)
+        store.trust_file(found.key, value)
         say(f"{key} is trusted until it changes; `annai trust --revoke` takes that back.")
     else:
         say("Everything here is trusted." if found.demands else "Nothing here needs your trust.")

@@ -20,7 +20,7 @@ from starlette.types import Scope
 from annai.engine import Engine
 from annai.errors import AnnaiError
 from annai.files.reader import read_inside
-from annai.interfaces.callers import CALLER, LOCAL_OWNER, Caller
+from annai.interfaces.callers import CALLER, FORWARDED, LOCAL_OWNER, Caller
 from annai.interfaces.page.documents import IMAGE_TYPES
 from annai.interfaces.page.keys import Keys
 from annai.interfaces.page.peers import user_of
@@ -114,7 +114,9 @@ class Page:
         """Give the token for a ticket."""
 
         def is_own_user() -> bool:
-            return hasattr(os, "getuid") and user_of(request.scope["client"], request.scope["server"]) == os.getuid()
+            is_direct = not any(each in request.headers for each in FORWARDED)
+            user = user_of(request.scope["client"], request.scope["server"])
+            return is_direct and hasattr(os, "getuid") and user == os.getuid()
 
         ticket = request.headers.get(TICKET_HEADER, "")
         token = await asyncio.to_thread(self._keys.redeem_ticket, ticket, is_own_user)
