@@ -120,7 +120,7 @@ def digest(content: bytes, asked: Sequence[Demand]) -> str:
     whole = hashlib.sha256(content + repr(asked).encode("utf-8", "surrogateescape"))
     for folder in model_folders(asked):
         files = _files_below(folder)
-        if len(files) > MAX_MODEL_FILES:
+        if files is None:
             return ""
         states = [(file, _state_of(file)) for file in files]
         whole.update(repr(states).encode("utf-8", "surrogateescape"))
@@ -128,12 +128,13 @@ def digest(content: bytes, asked: Sequence[Demand]) -> str:
 
 
 def model_folders(asked: Sequence[Demand]) -> list[str]:
-    """The folders of models that settings name."""
-    return [each.value for each in asked if each.setting.endswith(".model") and os.path.isdir(each.value)]  # noqa: PTH112
+    """The folders of models that settings name, each once."""
+    named = dict.fromkeys(each.value for each in asked if each.setting.endswith(".model"))
+    return [each for each in named if os.path.isabs(each) and os.path.isdir(each)]  # noqa: PTH112, PTH117
 
 
-def _files_below(folder: str) -> list[str]:
-    """The files of a folder, in order, with what its links lead to; no more than one beyond those of a model."""
+def _files_below(folder: str) -> list[str] | None:
+    """The files of a folder, in order, with what its links lead to; None if they are more than those of a model."""
     files: list[str] = []
     visited: set[str] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
@@ -143,7 +144,7 @@ def _files_below(folder: str) -> list[str]:
         visited.add(real)
         files += [os.path.join(parent, name) for name in sorted(names)]  # noqa: PTH118 - strings all along
         if max(len(files), len(visited)) > MAX_MODEL_FILES:
-            return [*files, *[""] * MAX_MODEL_FILES]
+            return None
     return files
 
 

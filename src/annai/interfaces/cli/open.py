@@ -1,6 +1,7 @@
 """`annai open`: open a document in an editor, at the line, or the project's page in a browser."""
 
 import html
+import os
 import platform
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import open_fresh, project_command
 from annai.interfaces.cli.server import start_in_background
 from annai.interfaces.editor import cannot_start, chosen_editor, editor_command
+from annai.interfaces.page.peers import TABLES
 from annai.interfaces.terminal import echo, say
 from annai.opening import open_project
 from annai.serving.client import Client
@@ -30,8 +32,8 @@ from annai.types import Selection
 PAGE_FILE = "open.html"
 """The file that leads a browser to the page."""
 
-SERVER_SEES_USERS = sys.platform == "linux" and "microsoft" not in platform.release().lower()
-"""Whether a server sees whose browser it is; where this Linux is a guest in Windows (WSL), the browser is Windows'."""
+SERVER_SEES_USERS = os.access(TABLES[0], os.R_OK) and "microsoft" not in platform.release().lower()
+"""Whether a server sees whose browser it is: on Linux, unless that is a guest in Windows (WSL), whose browser opens."""
 
 BROWSERS_READ_FILES = sys.platform != "linux"
 """Whether browsers read a file in the state folder; those of Linux come in boxes (snaps) that keep them from it."""
