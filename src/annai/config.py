@@ -41,6 +41,7 @@ from annai.settings import (
     Watcher,
     Worker,
 )
+from annai.text.nesting import parse_toml
 from annai.trust import Demand, TrustStore, demands, digest, without_demands
 from annai.values import TypeHint, decode, suggest
 
@@ -52,6 +53,8 @@ PID_FILE = "server.pid"
 CONFIG_VARIABLE = "ANNAI_CONFIG"
 SERVER_VARIABLE = "ANNAI_SERVER"
 TOKEN_VARIABLE = "ANNAI_TOKEN"  # noqa: S105 - the name of the variable
+MAX_BYTES = 1_000_000
+"""Of a settings file: no one writes a longer one, and one of a stranger may be of any size."""
 
 MOST_NAMED = 20
 """Settings that one warning names."""
@@ -134,11 +137,8 @@ class Config:
         return self.state_folder / _expanded(path)
 
 
-_MENTION = b"tool.annai"
+_NAME, _MENTION = b"annai", b"tool.annai"
 """What is in a pyproject.toml with settings of annai's."""
-
-_MENTION_BYTES = 1_000_000
-"""How far it is looked for: another user's file may have any size."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
@@ -275,9 +275,7 @@ def find_settings(
 
 def check_settings(text: str, source: Path) -> None:
     """Raise `ConfigError` if this is not the text of a settings file; `source` is what to name then."""
-    import tomllib  # most projects have no settings file
-
-    _checked(tomllib.loads(text), source)
+    _checked(parse_toml(text), source)
 
 
 def override(config: Config, section: str, origin: str = "the command line", /, **values: object) -> Config:
@@ -293,6 +291,12 @@ def override(config: Config, section: str, origin: str = "the command line", /, 
     )
     _check_overlap(changed.chunking, origin)
     return changed
+
+
+def read_start(file: Path, limit: int = MAX_BYTES) -> bytes:
+    """The bytes of a settings file; of one that is larger than the limit, one byte more than that."""
+    with file.open("rb") as stream:
+        return stream.read(limit + 1)
 
 
 def make_folders(config: Config) -> None:
@@ -360,7 +364,7 @@ def _is_believed(file: Path, environment: Mapping[str, str]) -> bool:
     trusted = _read_user_table(user_file).get("trust", {}).get("folders", ()) if user_file.is_file() else ()
     if any(file.is_relative_to(Path(_expanded(each)).resolve()) for each in trusted):
         return True
-    if file.name == CONFIG_NAME or _mentions_annai(file):
+    if file.name == CONFIG_NAME or _contains(file, _MENTION):
         logger.warning(
             "%s %s, so it is not used; `folders` under [trust] in %s names folders where it is.",
             file,
@@ -381,19 +385,21 @@ def _config_file(folder: Path, environment: Mapping[str, str] | None = None) -> 
 
 def _speaks_of_annai(pyproject: Path) -> bool:
     """Whether a pyproject.toml has settings for annai; one that is broken or has none is no business of ours."""
+    if not _contains(pyproject, _NAME):
+        return False
     try:
         tool = _parse(pyproject)[0].get("tool")
     except ConfigError:
-        if _mentions_annai(pyproject):
+        if _contains(pyproject, _MENTION):
             raise
         return False
     return isinstance(tool, dict) and "annai" in tool
 
 
-def _mentions_annai(pyproject: Path) -> bool:
-    """Whether a pyproject.toml that is not read as settings seems to have some for annai; it may be anybody's."""
-    with suppress(OSError), pyproject.open("rb") as stream:
-        return _MENTION in stream.read(_MENTION_BYTES)
+def _contains(pyproject: Path, words: bytes) -> bool:
+    """Whether a pyproject.toml contains these bytes; it may be anybody's, of any size."""
+    with suppress(OSError):
+        return words in read_start(pyproject)
     return False
 
 
@@ -429,15 +435,15 @@ def _read_table(file: Path) -> tuple[dict[str, Any], bytes]:
 
 
 def _parse(file: Path) -> tuple[dict[str, Any], bytes]:
-    import tomllib  # most projects have no settings file
-
     try:
-        content = file.read_bytes()
-        return tomllib.loads(content.decode("utf-8-sig")), content
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}. Correct it there.") from error
+        content = read_start(file)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(f"{file} has more than {MAX_BYTES:,} bytes, so it is not read; make it smaller.")
+        return parse_toml(content.decode("utf-8-sig")), content
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not UTF-8: {error}. Save it as UTF-8.") from error
+    except ValueError as error:
+        raise ConfigError(f"{file} is not valid TOML: {error}. Correct it there.") from error
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}; make it readable, or remove it.") from error
 

@@ -11,7 +11,7 @@ from annai.answers import Hit
 from annai.config import load_config, override
 from annai.engine import Engine
 from annai.searching.preview import LINE_CELLS, Previewed, make_previews
-from annai.text.width import cells
+from annai.text.escapes import cells
 from annai.types import Document, FileState, Format, Section
 
 Write = Callable[[str, str], Path]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annai.text.escapes import cells, wrap
 from annai.text.matches import asked, matching_spans
-from annai.text.width import cells, wrap
 
 
 def marked(text: str, question: str) -> list[str]:

@@ -3,18 +3,13 @@
 import datetime
 import math
 import re
-import tomllib
 from collections.abc import Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    import yaml
+from annai.text.nesting import parse_toml, parse_yaml
 
 MAX_CHARACTERS = 65_536
 """A block without an end within this many characters is not front matter."""
-MAX_VALUES = 10_000
-"""With aliases a few lines of YAML can stand for billions of values; nobody writes more than this by hand."""
 MAX_DEPTH = 20
 MAX_INTEGER_BITS = 1_000
 """Longer integers become text: Python itself refuses to print very long ones."""
@@ -49,65 +44,21 @@ def split_front_matter(text: str) -> FrontMatter:
 
 def _parse_toml(block: str) -> dict[str, object]:
     try:
-        return _to_json_object(tomllib.loads(block.replace("\r\n", "\n")))
-    except (ValueError, RecursionError):
+        return _to_json_object(parse_toml(block.replace("\r\n", "\n")))
+    except ValueError:
         return {}
 
 
 def _parse_yaml(block: str) -> dict[str, object] | None:
     """The block's values; None if it is not front matter."""
-    import yaml  # takes a fifth of a cold search, and many pages have no front matter
-
     try:
-        loader = _loader()(block)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                # A block with only comments is a Markdown heading between two rules.
-                return None if block.strip() else {}
-            if not isinstance(node, yaml.MappingNode):
-                return None
-            _count_values(node, {})
-            return _to_json_object(loader.construct_document(node))
-        finally:
-            loader.dispose()
-    # PyYAML does not catch the errors of Python's own constructors, as for `!!int x`.
-    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+        values = parse_yaml(block)
+        if isinstance(values, dict):
+            return _to_json_object(values)
+    except ValueError:
         return {} if _KEY.match(block) else None
-
-
-@cache
-def _loader() -> "type[yaml.SafeLoader]":
-    """PyYAML's safe loader, the fast one if it is there; an impossible date stays as it is written."""
-    import yaml
-
-    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader_class: type[yaml.SafeLoader] = type("Loader", (base,), {})
-
-    def timestamp(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> object:
-        try:
-            return loader.construct_yaml_timestamp(node)
-        except ValueError:
-            return node.value
-
-    loader_class.add_constructor("tag:yaml.org,2002:timestamp", timestamp)
-    return loader_class
-
-
-def _count_values(node: "yaml.Node", counts: dict[int, int]) -> int:
-    """How many values a node stands for when its aliases are expanded. Raises ValueError beyond the limit."""
-    key = id(node)
-    if key not in counts:
-        # While a node is being counted it counts as too many, so that one that contains itself is refused.
-        counts[key] = MAX_VALUES + 1
-        if isinstance(node.value, list):
-            children = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
-            counts[key] = 1 + sum(_count_values(child, counts) for child in children)
-        else:
-            counts[key] = 1
-    if counts[key] > MAX_VALUES:
-        raise ValueError("too many values")
-    return counts[key]
+    # A block with only comments is a Markdown heading between two rules.
+    return None if block.strip() else {}
 
 
 def _to_json_object(values: Mapping[Any, object], depth: int = 0) -> dict[str, object]:

@@ -1,16 +1,14 @@
 """How do the settings of mdvec, local-rag and search-docs become annai's? Key by key, from one table each."""
 
-import json
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from pathlib import Path
 
-import yaml
-
+from annai.config import MAX_BYTES, read_start
 from annai.definitions import dataclass
 from annai.errors import ConfigError
 from annai.settings import SECTIONS, toml_value
+from annai.text.nesting import parse_json, parse_toml, parse_yaml
 
 Value = object
 Convert = Callable[[Value], Value]
@@ -70,7 +68,7 @@ ANCESTORS = (
     Ancestor(
         "mdvec",
         "config.toml",
-        tomllib.loads,
+        parse_toml,
         {
             "chunking.size": Counterpart("chunking.size"),
             "chunking.overlap": Counterpart("chunking.overlap"),
@@ -85,7 +83,7 @@ ANCESTORS = (
     Ancestor(
         "local-rag",
         "config.yaml",
-        yaml.safe_load,
+        parse_yaml,
         {
             "embedding.model": Counterpart("embedding.model"),
             "embedding.output_dimensionality": Counterpart("embedding.dimensions"),
@@ -115,7 +113,7 @@ ANCESTORS = (
     Ancestor(
         "search-docs",
         ".search-docs.json",
-        json.loads,
+        parse_json,
         {
             "project.name": Counterpart("project.name"),
             "project.root": Counterpart("project.root"),
@@ -144,16 +142,9 @@ ANCESTORS = (
 
 def convert(file: Path) -> Converted:
     """An ancestor's settings file as settings of annai; raises `ConfigError` for any other file."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read ({error.strerror}); name an existing file.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8 text; save it as such.") from error
     for ancestor in ANCESTORS:
         if Path(ancestor.file).suffix == file.suffix or ancestor.file == file.name:
-            table = _read(ancestor, file, text)
-            return _convert(ancestor, table)
+            return _convert(ancestor, _read(ancestor, file))
     names = ", ".join(f"{each.name}'s {each.file}" for each in ANCESTORS)
     raise ConfigError(f"{file} is none of the files that annai can take over ({names}); name one of them.")
 
@@ -163,12 +154,9 @@ def left_here(folder: Path) -> Path | None:
     for ancestor in ANCESTORS:
         file = folder / ancestor.file
         try:
-            if (
-                file.is_file()
-                and ancestor.own_keys <= _read(ancestor, file, file.read_text(encoding="utf-8-sig")).keys()
-            ):
+            if file.is_file() and ancestor.own_keys <= _read(ancestor, file).keys():
                 return file
-        except (OSError, UnicodeDecodeError, ConfigError):
+        except (OSError, ConfigError):
             continue  # It is somebody else's file.
     return None
 
@@ -190,14 +178,18 @@ def settings_text(converted: Converted, source: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _read(ancestor: Ancestor, file: Path, text: str) -> dict[str, object]:
+def _read(ancestor: Ancestor, file: Path) -> dict[str, object]:
     try:
-        table = ancestor.read(text)
-    except (ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(
-            f"{file} cannot be read as {ancestor.name}'s settings: {reason}; correct it first."
-        ) from error
+        content = read_start(file)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(f"{file} has more than {MAX_BYTES:,} bytes; make it smaller.")
+        table = ancestor.read(content.decode("utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read ({error.strerror}); name an existing file.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not UTF-8 text; save it as such.") from error
+    except ValueError as error:
+        raise ConfigError(f"{file} cannot be read as {ancestor.name}'s settings: {error}; correct it first.") from error
     if not isinstance(table, dict):
         raise ConfigError(f"{file} has no settings in it; {ancestor.name}'s are sections with keys.")
     return {str(key): value for key, value in table.items()}

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
 from annai.settings import Retry
+from annai.text.nesting import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ MAX_DETAIL_CHARACTERS = 300
 """How much of a service's own error message is quoted."""
 
 Json = Any
-"""Whatever `json.loads` returns."""
+"""Whatever `parse_json` returns."""
 
 T = TypeVar("T")
 
@@ -93,7 +94,7 @@ def post_json(url: str, body: object, *, key: str = "", timeout: float = 60.0) -
     try:
         request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - `check_url` allows only http(s)
         with _opener().open(request, timeout=timeout) as response:
-            return json.loads(_read(response, deadline))
+            return parse_json(_read(response, deadline))
     except HTTPError as error:
         with error:  # it is itself the response
             answer = f"{address} answered {error.code}{_detail(error, key)}"
@@ -174,7 +175,7 @@ def _detail(error: HTTPError, key: str) -> str:
     except (OSError, HTTPException):
         return ""
     try:
-        detail = json.loads(text)
+        detail = parse_json(text)
         for name in ("error", "message", "detail"):
             detail = detail.get(name, detail) if isinstance(detail, dict) else detail
         text = detail if isinstance(detail, str) else text

@@ -1,6 +1,5 @@
 """Where are a model's weights? In a folder, among those downloaded before, or on the hub."""
 
-import json
 import logging
 import threading
 from importlib.util import find_spec
@@ -11,6 +10,7 @@ from urllib.request import urlopen
 
 from annai.models.extras import ModelUnavailable, load_extra
 from annai.models.names import model_folder
+from annai.text.nesting import parse_json
 
 PROBE_SECONDS = 2.5
 """How long the hub may take to answer at all before annai reports that it cannot be reached."""
@@ -71,7 +71,7 @@ def downloaded_weights(name: str) -> Path | None:
 def read_json(file: Path) -> dict[str, Any]:
     """One of a model's own configuration files; empty if it is missing or damaged."""
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = parse_json(file.read_bytes())
     except (OSError, ValueError):
         return {}
     return values if isinstance(values, dict) else {}
@@ -90,7 +90,7 @@ def _lacks_parts(folder: Path) -> bool:
     """Whether a download was interrupted: an index of weights names files that are not there."""
     for index in folder.glob("*.index.json"):
         try:
-            files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            files = set(parse_json(index.read_bytes())["weight_map"].values())
         except (OSError, ValueError, KeyError, AttributeError):
             return True
         if not all((folder / file).exists() for file in files):

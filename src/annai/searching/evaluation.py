@@ -11,6 +11,7 @@ from time import perf_counter
 from annai.answers import Answer, Mode, Query
 from annai.definitions import dataclass
 from annai.errors import QueryError
+from annai.text.nesting import parse_json
 
 RANK_CUTOFF, RECALL_CUTOFF = 10, 5
 """How many documents nDCG and MRR count, and how many Recall counts."""
@@ -96,7 +97,7 @@ def read_questions(file: Path) -> list[Question]:
     questions: dict[str, Question] = {}
     for number, line in _lines(file):
         try:
-            values = json.loads(line)
+            values = parse_json(line)
             question = Question(values["id"], values["text"], values.get("type", ""))
             if not all(isinstance(each, str) for each in (question.id, question.text, question.type)):
                 raise ValueError

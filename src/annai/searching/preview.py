@@ -9,11 +9,11 @@ import numpy as np
 
 from annai.definitions import dataclass, lazy_pattern
 from annai.searching.closeness import Floats
+from annai.text.escapes import cells
 from annai.text.lines import LINE_END
 from annai.text.outline import has_markup, strip_markup
 from annai.text.sentences import CODE_FACTOR, MAX_SENTENCE_CHARACTERS, Sentence, find_sentences, join_sentences
 from annai.text.tokens import is_cjk, query_words
-from annai.text.width import cells
 from annai.types import Document, Section
 
 LINE_CELLS = 88

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from annai.text.nesting import parse_json
 from annai.values import Json
 
 _PLAIN = frozenset({type(None), bool, int, float, str})
@@ -43,10 +44,7 @@ def to_json(value: object) -> bytes:
 
 def from_json(text: bytes) -> Json:
     """The plain value of a JSON text. Raises `ValueError` for what is not JSON."""
-    try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    return parse_json(text, parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def mend_json(text: bytes) -> bytes:

@@ -1,8 +1,7 @@
 """What does a Jupyter notebook say? Its texts and its code, and of the results only what is text."""
 
-import json
-
 from annai.files.formats.markdown import ConversionError, Converted, code, join, properties
+from annai.text.nesting import parse_json
 
 MAX_OUTPUT_CHARACTERS = 2_000
 """Of a longer result only the beginning is read: it is data, not text."""
@@ -11,12 +10,12 @@ MAX_OUTPUT_CHARACTERS = 2_000
 def convert(data: bytes) -> Converted:
     """A notebook as Markdown."""
     try:
-        notebook = json.loads(data)
+        notebook = parse_json(data)
         cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
         metadata = notebook.get("metadata") or {}
         language = str((metadata.get("kernelspec") or {}).get("language") or "python")
         blocks = [block for cell in cells for block in _blocks(cell, language)]
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise ConversionError("it is broken: not a notebook") from error
     authors = [str(each.get("name", "")) for each in metadata.get("authors") or () if isinstance(each, dict)]
     title = metadata.get("title")

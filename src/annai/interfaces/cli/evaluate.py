@@ -1,7 +1,6 @@
 """`annai eval`: how good are the answers, and do other settings give better ones?"""
 
 import tempfile
-import tomllib
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,6 +22,7 @@ from annai.opening import open_project
 from annai.project import Project
 from annai.searching.evaluation import Evaluation, QuestionResult, evaluate, read_judgements, read_questions, write_run
 from annai.settings import SECTIONS
+from annai.text.nesting import parse_toml
 from annai.values import choices
 
 SAME_INDEX = frozenset({"search", "rerank"})
@@ -138,8 +138,8 @@ def _changed(config: Config, setting: str) -> Config:
             f'--compare takes a setting such as "search.mode=vector", not {setting!r}; docs/settings.md lists them.'
         )
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = parse_toml(f"value = {text}")["value"]
+    except ValueError:
         value = text.strip()
     return override(config, section, **{key: value})
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from annai.definitions import dataclass
 from annai.errors import QueryError
+from annai.text.nesting import parse_json
 from annai.values import Limits, TypeHint, decode, shorten, suggest
 
 Kind = Literal["string", "path", "condition", "integer", "boolean"]
@@ -145,7 +146,7 @@ def _as_list(argument: Argument, value: object) -> list[object]:
         return value if isinstance(value, list) else [value]
     if value.startswith("["):
         try:
-            read = json.loads(value)
+            read = parse_json(value)
         except ValueError:
             read = None  # a glob may begin so
         if isinstance(read, list) and all(isinstance(each, str | int) for each in read):

@@ -11,8 +11,7 @@ from annai.files.pages import place
 from annai.interfaces.render.notes import correction_lines, doubt_lines, more_place, result_count
 from annai.interfaces.render.records import answer_json, print_json
 from annai.interfaces.terminal import Screen, echo, standard_output
-from annai.text.escapes import escape_line
-from annai.text.width import wrap
+from annai.text.escapes import escape_line, wrap
 
 if TYPE_CHECKING:
     from annai.text.matches import Asked

@@ -23,6 +23,9 @@ from annai.serving.pidfile import running
 SERVER_NAME = "annai"
 """What the entry is called, or begins with."""
 
+MAX_BYTES = 20_000_000
+"""Of a program's file: some keep their history in it."""
+
 _UV_CACHE = re.compile(r"(archive|environments|builds)-v\d+")
 """A folder of uv's cache, where uvx puts what it runs; it may be deleted at any time."""
 
@@ -187,7 +190,10 @@ def _unsafe(place: Target, error: Exception, advice: str) -> ConfigError:
 def _read(file: Path) -> str | None:
     try:
         with open_regular(os.fspath(file)) as stream:
-            return stream.read().decode()
+            content = stream.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(f"{file} has more than {MAX_BYTES:,} bytes; make it smaller.")
+        return content.decode()
     except FileNotFoundError:
         return None
     except (OSError, SkippedFile, UnicodeDecodeError) as error:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from annai.definitions import dataclass
 from annai.interfaces.setup.values import Entry, Json, Path, nested
+from annai.text.nesting import parse_json
 
-_STRING = r'"(?:\\.|[^"\\])*"'
+# What has no end reaches to the end of the text, so that it is looked for once; it stays, and is no JSON.
+_STRING = r'"(?:\\.|[^"\\])*+"?|/\*(?:[^*]|\*(?!/))*+\Z'
 _COMMENT = r"//[^\n]*|/\*.*?\*/"
 _STRING_OR_COMMENT = re.compile(f"({_STRING})|{_COMMENT}", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
@@ -20,7 +22,7 @@ def parse(text: str) -> Json:
     without_comments = _STRING_OR_COMMENT.sub(lambda match: match[1] or " ", text)
     if not without_comments.strip():
         return {}
-    return json.loads(_TRAILING_COMMA.sub(lambda match: match[1] or "", without_comments))
+    return parse_json(_TRAILING_COMMA.sub(lambda match: match[1] or "", without_comments))
 
 
 def line_beyond_json(text: str) -> int:

@@ -2,17 +2,17 @@
 
 import json
 import re
-import tomllib
 
 from annai.errors import ConfigError
 from annai.interfaces.setup.values import Entry, Json, Path
+from annai.text.nesting import parse_toml
 
 
 def parse(text: str) -> dict[str, Json]:
     """The values of a TOML text."""
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(text)
+    except ValueError as error:
         raise ConfigError(f"it is not valid TOML ({error})") from error
 
 
@@ -74,8 +74,8 @@ def _key_lines(lines: list[str], start: int, key: str) -> tuple[int, int]:
             continue
         for last in range(first + 1, len(lines) + 1):
             try:
-                tomllib.loads("\n".join(lines[first:last]))
-            except tomllib.TOMLDecodeError:
+                parse_toml("\n".join(lines[first:last]))
+            except ValueError:
                 continue
             return first, last
     return start + 1, start + 1

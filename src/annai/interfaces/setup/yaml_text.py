@@ -4,11 +4,10 @@ import json
 import re
 from collections.abc import Iterator
 
-import yaml
-
 from annai.definitions import dataclass
 from annai.errors import ConfigError
 from annai.interfaces.setup.values import Entry, Json, Path
+from annai.text.nesting import parse_yaml
 
 _KEY = re.compile(r"""(?P<indent> *)(?P<quote>["']?)(?P<key>[^\s#:"'-][^:#"']*)(?P=quote):(?:\s+(?P<value>.*))?""")
 _INDENT = "  "
@@ -17,9 +16,9 @@ _INDENT = "  "
 def parse(text: str) -> Json:
     """The values of a YAML text."""
     try:
-        return yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"it is not valid YAML ({' '.join(str(error).split())})") from error
+        return parse_yaml(text) or {}
+    except ValueError as error:
+        raise ConfigError(f"it is not valid YAML ({error})") from error
 
 
 def put(text: str, path: Path, name: str, entry: Entry) -> str:
