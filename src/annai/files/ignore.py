@@ -15,8 +15,8 @@ from annai.files.inside import open_regular
 
 logger = logging.getLogger(__name__)
 
-MAX_FILE_BYTES = 1_000_000
-"""Nobody writes a longer ignore file; the rest of one is not read."""
+MAX_FILE_BYTES = 200_000
+"""No one writes a longer ignore file; the rest of one is not read: every line of it costs time for every file."""
 
 _SPECIAL = re.compile(r"[*?\[\\]")
 _CLASSES = {
@@ -43,6 +43,9 @@ class Patterns:
                 self._add(_strip_line(line))
             except (ValueError, re.error) as error:
                 logger.warning("%s: skipped the pattern %r: %s", origin, line, error)
+        for group in self._groups:
+            group.files.finish()
+            group.folders.finish()
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -137,13 +140,15 @@ class _Group:
 class _Matchers:
     """Patterns by the cheapest way to match them."""
 
-    __slots__ = ("names", "prefixes", "regexes", "suffixes")
+    __slots__ = ("_ends", "_starts", "names", "prefixes", "regexes", "suffixes")
 
     def __init__(self) -> None:
         self.names: set[str] = set()
         self.suffixes: tuple[str, ...] = ()
         self.prefixes: tuple[str, ...] = ()
         self.regexes: list[re.Pattern[str]] = []
+        self._ends: list[str] = []
+        self._starts: list[str] = []
 
     @property
     def is_used(self) -> bool:
@@ -156,11 +161,15 @@ class _Matchers:
         elif not _SPECIAL.search(anywhere):
             self.names.add(anywhere)
         elif anywhere.startswith("*") and not _SPECIAL.search(anywhere, 1):
-            self.suffixes += (anywhere[1:],)
+            self._ends.append(anywhere[1:])
         elif anywhere.endswith("*") and not _SPECIAL.search(anywhere[:-1]):
-            self.prefixes += (anywhere[:-1],)
+            self._starts.append(anywhere[:-1])
         else:
             self.regexes.append(re.compile(_translate("**/" + anywhere), re.DOTALL))
+
+    def finish(self) -> None:
+        """Once every pattern is added: tuples are what a name is compared with quickly, and slow to add to."""
+        self.suffixes, self.prefixes = tuple({*self._ends}), tuple({*self._starts})
 
 
 def _strip_line(line: str) -> str:
@@ -175,17 +184,21 @@ def _translate(pattern: str) -> str:
     """A regular expression for a pattern that is anchored at the folder of its file."""
     parts = pattern.split("/")
     last = len(parts) - 1
-    result = ""
+    sections = [""]
     for position, part in enumerate(parts):
         if len(part) > 1 and not part.strip("*"):
-            # Two `**/` in a row mean the same as one, and would make matching slow.
+            # Two `**/` in a row mean the same as one.
             if position == last:
-                result += ".+"
-            elif not result.endswith("(?:.*/)?"):
-                result += "(?:.*/)?"
+                sections[-1] += ".+"
+            elif sections[-1] or len(sections) == 1:
+                sections.append("")
         else:
-            result += _translate_part(part, is_last=position == last) + ("/" if position < last else "")
-    return result
+            sections[-1] += _translate_part(part, is_last=position == last) + ("/" if position < last else "")
+    if len(sections) == 1:
+        return sections[0]
+    # As between two stars: what is between two `**/` is matched where it first fits, without backtracking.
+    first, *middle, end = sections
+    return first + "".join(f"(?>(?:.*?/)??{each})" for each in middle) + "(?:.*/)?" + end
 
 
 def _translate_part(part: str, *, is_last: bool) -> str:

@@ -48,6 +48,7 @@ def convert(data: bytes) -> Converted:
 
 def convert_text(text: str) -> Converted:
     """The same for a text that is decoded already."""
+    text = _without_open_ends(text)
     reader = _Reader("<main" in text.lower() or 'role="main"' in text)
     reader.feed(text)
     reader.close()
@@ -86,6 +87,16 @@ def decode_page(data: bytes) -> str:
         return decode(data)
     except SkippedFile as error:
         raise ConversionError(str(error)) from error
+
+
+def _without_open_ends(text: str) -> str:
+    """The page with what begins a tag, a comment or a section as text, where no end of it follows.
+
+    Python's parser looks for the end of each as far as the page goes.
+    """
+    comments, tags = text.rfind("-->") + 1, text.rfind(">") + 1
+    parts = text[:comments], text[comments:tags].replace("<!--", "&lt;!--"), text[tags:].replace("<", "&lt;")
+    return "".join(parts).replace("<![", "<! [")
 
 
 class _Reader(HTMLParser):

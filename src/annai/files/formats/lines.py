@@ -8,18 +8,20 @@ from annai.files.formats.markdown import ConversionError, Converted, properties
 
 _NAMED = {"title": "title", "author": "author", "date": "created", "filetags": "tags", "keywords": "tags"}
 
-_ORG_HEADING = re.compile(
-    r"^(\*{1,6})\s+(?:(?:TODO|DONE|NEXT|WAITING)\s+)?(?:\[#[A-Z]\]\s+)?(.*?)(?:\s+:[\w@:]+:)?\s*$"
-)
+_ORG_HEADING = re.compile(r"^(\*{1,6})\s++(?:(?:TODO|DONE|NEXT|WAITING)\s++)?(?:\[#[A-Z]\]\s++)?(.*)$")
+_ORG_TAGS = re.compile(r":[\w@:]+:")
 _ORG_KEYWORD = re.compile(r"^\s*#\+(\w+):\s*(.*)$")
 _ORG_BLOCK = re.compile(r"^\s*#\+(begin|end)_(\w+)\s*(\S*)", re.I)
 _ORG_LINK = re.compile(r"\[\[([^\[\]]+)\](?:\[([^\[\]]+)\])?\]")
 _ORG_DRAWER = re.compile(r"^\s*:[\w-]+:(?:\s.*)?$")
 
-_ADOC_HEADING = re.compile(r"^(={1,6})\s+(\S.*?)(?:\s+=+)?\s*$")
+_ADOC_HEADING = re.compile(r"^(={1,6})\s++(\S.*)$")
+_ADOC_CLOSING = re.compile(r"=+")
 _ADOC_ATTRIBUTE = re.compile(r"^:!?([\w-]+)!?:\s*(.*)$")
 _ADOC_SOURCE = re.compile(r"^\[(?:source|,)?,?\s*([\w+#-]*).*\]\s*$")
-_ADOC_LINK = re.compile(r"(?:link:|(?=https?://))([^\s\[\]]+)\[([^\[\]]*)\]")
+# What a link is not is looked for once: where it ends, or where the next could begin.
+_ADOC_LINK = re.compile(r"(?:link:|(?=https?://))([^\s\[\]]++)(?:\[([^\[\]]*+)\])?")
+_ADOC_REFERENCE = re.compile(r"<<([^<>,]++),([^<>]++)>>|<<([^<>]++)>>")
 _ADOC_ITEM = re.compile(r"^\s*(\*{1,5}|\.{1,5})\s+(?=\S)")
 _FENCES = {"----": "```", "....": "```", "```": "```"}
 
@@ -37,7 +39,7 @@ def convert_org(data: bytes) -> Converted:
         elif is_code:
             lines.append(line)
         elif match := _ORG_HEADING.match(line):
-            lines.append(f"{'#' * len(match[1])} {_org_inline(match[2])}")
+            lines.append(f"{'#' * len(match[1])} {_org_inline(_without_last(match[2], _ORG_TAGS))}")
         elif match := _ORG_KEYWORD.match(line):
             values.setdefault(match[1].lower(), match[2].strip())
             lines.append("")
@@ -46,6 +48,12 @@ def convert_org(data: bytes) -> Converted:
         else:
             lines.append(re.sub(r"^(\s*\|)([-+]+)\|\s*$", _org_rule, _org_inline(line)))
     return _converted(lines, values)
+
+
+def _without_last(heading: str, mark: re.Pattern[str]) -> str:
+    """A heading without its last word, if that is such a mark."""
+    words = heading.rsplit(maxsplit=1)
+    return words[0] if len(words) > 1 and mark.fullmatch(words[1]) else heading.rstrip()
 
 
 def _org_rule(match: re.Match[str]) -> str:
@@ -79,8 +87,9 @@ def convert_asciidoc(data: bytes) -> Converted:  # noqa: PLR0912 - one branch fo
             is_table = not is_table
             lines.append("")
         elif match := _ADOC_HEADING.match(line):
-            values.setdefault("title", match[2]) if match[1] == "=" else None
-            lines.append(f"{'#' * len(match[1])} {_adoc_inline(match[2])}")
+            heading = _without_last(match[2], _ADOC_CLOSING)
+            values.setdefault("title", heading) if match[1] == "=" else None
+            lines.append(f"{'#' * len(match[1])} {_adoc_inline(heading)}")
         elif match := _ADOC_ATTRIBUTE.match(line):
             values.setdefault(match[1].lower().replace("revdate", "date"), match[2].strip())
             lines.append("")
@@ -100,8 +109,8 @@ def convert_asciidoc(data: bytes) -> Converted:  # noqa: PLR0912 - one branch fo
 
 
 def _adoc_inline(text: str) -> str:
-    text = _ADOC_LINK.sub(lambda match: f"[{match[2] or match[1]}]({match[1]})", text)
-    return re.sub(r"<<([^<>,]+),\s*([^<>]+)>>|<<([^<>]+)>>", lambda match: match[2] or match[3], text)
+    text = _ADOC_LINK.sub(lambda match: match[0] if match[2] is None else f"[{match[2] or match[1]}]({match[1]})", text)
+    return _ADOC_REFERENCE.sub(lambda match: match[2].lstrip() if match[2] else match[3], text)
 
 
 def _lines(data: bytes) -> list[str]:

@@ -1,6 +1,7 @@
 """What does a Rich Text file (.rtf) say? Its paragraphs, its tables, and headings where it names them."""
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from annai.files.formats.markdown import (
@@ -27,9 +28,9 @@ _CHARACTERS = {
     **{b"bullet": "•", b"tab": " ", b"line": "\n", b"emspace": " ", b"enspace": " "},
 }
 _CODE_PAGES = {128: "cp932", 134: "gbk", 129: "cp949", 136: "cp950", 204: "cp1251", 161: "cp1253", 162: "cp1254"}
-_FONT = re.compile(rb"\\f(\d+)[^{};]*?\\fcharset(\d+)")
+_FONT, _CHARSET = re.compile(rb"\\f(\d+)"), re.compile(rb"\\fcharset(\d+)")
 _INFO = re.compile(rb"\{\\(title|author|subject|keywords)\s((?:[^{}\\]|\\[^{}])*)\}")
-_LEVEL = re.compile(rb"\{[^{}]*\\s(\d+)[^{}]*?\b(?:heading|\\u-?\d+)[^{};]*?(\d);\}")
+_STYLE, _HEADING = re.compile(rb"\\s(\d+)"), re.compile(rb"\b(?:heading|\\u-?\d)")
 
 MAX_DEPTH = 2_000
 
@@ -65,8 +66,8 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         page = re.search(rb"\\ansicpg(\d{1,5})", data[:2000])
         self.encoding = f"cp{page[1].decode()}" if page and page[1] != b"10000" else "cp1252"
-        self._fonts = {int(number): _CODE_PAGES.get(int(charset)) for number, charset in _FONT.findall(data[:200_000])}
-        self._levels = {int(style): int(level) for style, level in _LEVEL.findall(data[:500_000])}
+        self._fonts = dict(_fonts(data[:200_000]))
+        self._levels = dict(_levels(data[:500_000]))
         self._blocks: list[str] = []
         self._text: list[str] = []
         self._bytes = bytearray()
@@ -179,6 +180,21 @@ class _Reader:
     def _end_table(self) -> None:
         self._blocks.append(table(self._rows))
         self._rows = []
+
+
+def _fonts(data: bytes) -> Iterator[tuple[int, str | None]]:
+    """The fonts that the file names, and the encoding of each."""
+    for part in re.findall(rb"[^{};]+", data):
+        if (font := _FONT.search(part)) and (charset := _CHARSET.search(part, font.end())):
+            yield int(font[1]), _CODE_PAGES.get(int(charset[1]))
+
+
+def _levels(data: bytes) -> Iterator[tuple[int, int]]:
+    """The styles that are headings, and the level of each: the last digit of its name."""
+    for part in re.findall(rb"\{([^{}]+);\}", data):
+        style = _STYLE.search(part) if part[-1:].isdigit() else None
+        if style and _HEADING.search(part, max(style.end(), part.rfind(b";"))):
+            yield int(style[1]), int(part[-1:])
 
 
 def _plain(text: bytes, encoding: str) -> str:

@@ -6,7 +6,7 @@ Documents are hostile: whatever they hold, no script runs, no form sends and not
 import functools
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_CHARACTERS = 500_000
 """Of a longer document only what is around the line that was asked for is shown, as plain text: browsers give up."""
+
+MAX_CLEANING_STEPS = 200_000_000
+"""What makes HTML harmless looks at every open element for each that begins: more of that takes seconds."""
 
 MAX_OUTLINE_DEPTH = 3
 """Headings of this level and above are listed beside the text."""
@@ -113,7 +116,11 @@ def document_html(document: Document, documents: Callable[[], Sequence[str]], si
 
     paths = functools.cache(lambda: frozenset(documents()))
     body = shown_pages(document.path, document.text[document.body_start :])
-    marked = _with_line_marks(body, Lines(document.text).number(document.body_start))
+    places, opened = _marked_places(body)
+    marked = _with_line_marks(body, places, Lines(document.text).number(document.body_start))
+    html = pyromark.html(marked, options=_options())
+    if opened * html.count("<") > MAX_CLEANING_STEPS:
+        return _lines_html(document.text, around)
 
     def checked(tag: str, attribute: str, value: str) -> str | None:
         if attribute == "data-line":
@@ -125,7 +132,7 @@ def document_html(document: Document, documents: Callable[[], Sequence[str]], si
         return value
 
     return nh3.clean(
-        pyromark.html(marked, options=_options()),
+        html,
         tags=_TAGS,
         clean_content_tags=_DROPPED_WHOLE,
         attributes=_ATTRIBUTES,
@@ -157,12 +164,12 @@ def _lines_html(text: str, around: int) -> str:
     return f"<pre>{''.join(rows)}</pre>"
 
 
-def _with_line_marks(body: str, first_line: int) -> str:
+def _with_line_marks(body: str, places: set[tuple[int, bool]], first_line: int) -> str:
     """Markdown with a mark where each block, list item and table row begins; nothing else of it changes."""
     data = body.encode()
     starts = [0, *(match.end() for match in _LINE_END.finditer(data))]
     parts, at, line = [], 0, 0
-    for position, is_block in sorted(set(_marked_places(body))):
+    for position, is_block in sorted(places):
         while line + 1 < len(starts) and starts[line + 1] <= position:
             line += 1
         if is_block:
@@ -175,24 +182,32 @@ def _with_line_marks(body: str, first_line: int) -> str:
     return b"".join([*parts, data[at:]]).decode()
 
 
-def _marked_places(body: str) -> Iterator[tuple[int, bool]]:
-    """Where marks go, in bytes: at the beginning of each outermost block, and before the text of items and rows."""
+def _marked_places(body: str) -> tuple[set[tuple[int, bool]], int]:
+    """Where marks go, and how many elements of its HTML can be open at once: tags in it may never be closed.
+
+    Marks go, in bytes, to the beginning of each outermost block, and before the text of items and rows.
+    """
     import pyromark
 
-    depth, is_waiting = 0, False
+    places: set[tuple[int, bool]] = set()
+    depth = deepest = tags = 0
+    is_waiting = False
     for event, span in pyromark.events_with_range(body, options=_options()):
         kind, what = next(iter(event.items())) if isinstance(event, dict) else (event, "")
         name = next(iter(what)) if isinstance(what, dict) else what
         if depth == 0 and kind in ("Start", "Rule"):
-            yield span["start"], True
+            places.add((span["start"], True))
         if kind == "Start" and name in ("Item", "TableRow"):
             is_waiting = True
         elif is_waiting and not (kind == "TaskListMarker" or (kind == "Start" and name in ("Paragraph", "TableCell"))):
             is_inline = kind in ("Text", "Code") or (kind == "Start" and name in ("Emphasis", "Strong", "Link"))
             if is_inline:
-                yield span["start"], False
+                places.add((span["start"], False))
             is_waiting = False
         depth += {"Start": 1, "End": -1}.get(kind, 0)
+        deepest = max(deepest, depth)
+        tags += str(what).count("<") if kind in ("Html", "InlineHtml") else 0
+    return places, deepest + tags
 
 
 def _link(document: Document, href: str, documents: Callable[[], Collection[str]]) -> str | None:
