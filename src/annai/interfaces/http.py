@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from annai.interfaces.callers import CALLER, FORWARDED, LOCAL_OWNER, Caller, Doorkeeper, Permissions
-from annai.interfaces.limits import Limiter
+from annai.interfaces.limits import AnswerBudget, Limiter
 from annai.interfaces.logs import access_logger, log_access
 from annai.interfaces.metrics import Metrics
 from annai.interfaces.rpc import CallError, Service, duration_of, parse
@@ -168,7 +168,8 @@ class Application:
         except CallError as error:
             return _json(error.response())
         service, token = self._service_of(request), request.headers.get("authorization", "").partition(" ")[2].strip()
-        made = await asyncio.gather(*(self._answer(service, call, token) for call in calls))
+        budget = service.budget()
+        made = await asyncio.gather(*(self._answer(service, call, token, budget) for call in calls))
         answers = [answer for answer in made if answer is not None]
         self.last_call = time.monotonic()
         if not answers:
@@ -185,10 +186,10 @@ class Application:
             service = self._services[caller] = self._service.for_caller(self._permissions.project(caller))
         return service
 
-    async def _answer(self, service: Service, call: object, token: str) -> dict[str, Any] | None:
+    async def _answer(self, service: Service, call: object, token: str, budget: AnswerBudget) -> dict[str, Any] | None:
         """Make a call in a thread of the right pool, so that neither a long nor a waiting call delays a search."""
         pool = {"short": self._readers, "waiting": self._waiters, "long": self._importer}[duration_of(call)]
-        return await asyncio.get_running_loop().run_in_executor(pool, service.answer, call, token)
+        return await asyncio.get_running_loop().run_in_executor(pool, service.answer, call, token, budget)
 
     async def _body(self, request: Request) -> bytes:
         body, size = bytearray(), 0

@@ -1,6 +1,7 @@
-"""How much may one client ask? A bucket of requests for each, which fills again as time passes."""
+"""How much may one client ask? A bucket of requests for each, which fills again as time passes, and so many bytes."""
 
 import math
+import threading
 import time
 from collections import OrderedDict
 
@@ -36,3 +37,19 @@ class Limiter:
         if len(self._buckets) > MAX_CLIENTS:
             self._buckets.popitem(last=False)
         return math.ceil(missing / self._per_second)
+
+
+class AnswerBudget:
+    """How many bytes the answers to one message may have together. Several threads may take from it."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._left = size
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Whether an answer of this size fits in what is left; then it is taken."""
+        with self._lock:
+            fits = size <= self._left
+            self._left -= size if fits else 0
+            return fits

@@ -17,16 +17,18 @@ from annai.config import Config
 from annai.definitions import dataclass
 from annai.errors import AnnaiError, Forbidden, QueryError, ServerError
 from annai.files.kinds import is_converted
+from annai.files.reader import MEGABYTE
 from annai.interfaces.callers import LOCAL_OWNER, PermittedProject
 from annai.interfaces.editor import chosen_editor, editor_command, open_window, opens_a_window
+from annai.interfaces.limits import AnswerBudget
 from annai.interfaces.page.documents import reading_json
 from annai.interfaces.page.keys import Keys
 from annai.interfaces.render.records import answer_json, document_json, selection_json
 from annai.project import LOCAL_PARAMETERS, OPERATIONS, Access, Done, Duration, Operation, Project, type_hints
-from annai.serving.wire import from_json, plain
+from annai.serving.wire import from_json, plain, size_of
 from annai.trust import is_loopback
 from annai.types import ServerStatus
-from annai.values import TypeHint, decode_fields, shorten, suggest
+from annai.values import Json, TypeHint, decode_fields, shorten, suggest
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +38,12 @@ REFUSED = -32000
 
 MAX_BATCH_CALLS = 100
 """Calls in one batch."""
+
+MAX_ANSWER_BYTES = 50_000_000
+"""The answers to one message may have so many together; or, where texts may be longer, `TEXTS_IN_ANSWER` of them."""
+
+TEXTS_IN_ANSWER = 5
+"""A document's answer has its text, the part that was asked for, and the places of its sections."""
 
 _token: ContextVar[str] = ContextVar("token", default="")
 """The token that the call at hand came with."""
@@ -97,8 +105,16 @@ class Service:
         service._project, service._caller = project, project.caller
         return service
 
-    def answer(self, call: object, token: str = "") -> dict[str, Any] | None:
-        """Make one call, which came with a token, and return the response; a notification has none."""
+    def budget(self) -> AnswerBudget:
+        """What the answers to one message may have."""
+        longest = int(self._config.files.max_file_mb * MEGABYTE)
+        return AnswerBudget(max(MAX_ANSWER_BYTES, TEXTS_IN_ANSWER * longest))
+
+    def answer(self, call: object, token: str = "", budget: AnswerBudget | None = None) -> dict[str, Any] | None:
+        """Make one call, which came with a token, and return the response; a notification has none.
+
+        Calls of one message share a budget.
+        """
         _token.set(token)
         call_id = call.get("id") if isinstance(call, dict) else None
         if isinstance(call_id, bool) or not isinstance(call_id, str | int | float | None):
@@ -109,11 +125,13 @@ class Service:
             return failure.response(call_id)
         try:
             result = self._call(method, params)
+            if wants_answer:
+                _check_size(result, budget or self.budget())
             return {"jsonrpc": "2.0", "id": call_id, "result": result} if wants_answer else None
         except CallError as failure:
             return failure.response(call_id) if wants_answer else None
 
-    def _call(self, name: str, params: object) -> object:
+    def _call(self, name: str, params: object) -> Json:
         method = METHODS.get(name)
         if method is None:
             raise CallError(UNKNOWN_METHOD, f"There is no method {name!r}; {suggest(name, METHODS)}")
@@ -340,6 +358,17 @@ METHODS: dict[str, Method] = {
     },
 }
 """Every method by its name: the operations of `Project`, and those written out in `Service`."""
+
+
+def _check_size(result: Json, budget: AnswerBudget) -> None:
+    """Refuse an answer that is too large before it is written as JSON, which would copy every text in it."""
+    if not budget.take(size_of(result)):
+        raise CallError(
+            REFUSED,
+            f"The answer, with those to the other calls of its batch, would have more than "
+            f"{budget.size // MEGABYTE} MB; ask for less at once: a smaller limit, less content, or fewer calls.",
+            QueryError.__name__,
+        )
 
 
 def duration_of(call: object) -> Duration:

@@ -173,7 +173,15 @@ def load_hits(
             for section, result, document in loaded
         ]
         previews = make_previews(query.text, passages, query.preview_lines)
-    return [_hit(*each, preview, query.content) for each, preview in zip(loaded, previews, strict=True)]
+    hits: list[Hit] = []
+    told: set[tuple[str, str]] = set()
+    for (section, result, document), preview in zip(loaded, previews, strict=True):
+        # A document's text is there once, with its first result: a thousand results may be of one long document.
+        place = (document.collection, document.path)
+        content = "none" if query.content == "document" and place in told else query.content
+        told.add(place)
+        hits.append(_hit(section, result, document, preview, content))
+    return hits
 
 
 def _look_around(store: PassageSearcher, matches: Sequence[SectionMatch]) -> dict[int, StoredSection]:

@@ -11,6 +11,9 @@ from pathlib import Path
 from annai.text.nesting import parse_json
 from annai.values import Json
 
+_BYTES_BESIDE_TEXT = 16
+"""Of each value: a number, or a text's quotes and its name."""
+
 _PLAIN = frozenset({type(None), bool, int, float, str})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -40,6 +43,21 @@ def to_json(value: object) -> bytes:
     except UnicodeEncodeError:
         # The name of a file may hold bytes that are no text; only escapes carry those.
         return json.dumps(value, separators=(",", ":")).encode()
+
+
+def size_of(value: Json) -> int:
+    """About how many bytes a plain value has as JSON text."""
+    size, rest = 0, [value]
+    while rest:
+        each = rest.pop()
+        size += _BYTES_BESIDE_TEXT
+        if isinstance(each, str):
+            size += len(each) if each.isascii() else len(each.encode(errors="surrogatepass"))
+        elif isinstance(each, dict):
+            rest += each.values()
+        elif isinstance(each, list):
+            rest += each
+    return size
 
 
 def from_json(text: bytes) -> Json:

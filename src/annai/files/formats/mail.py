@@ -1,8 +1,9 @@
 """What does a message (.eml) say? Its subject, its people, its text and the names of what is attached."""
 
 from datetime import datetime
-from email import message_from_bytes, policy
+from email import message_from_bytes
 from email.message import EmailMessage
+from email.policy import EmailPolicy
 
 from annai.files.formats.html import convert_text
 from annai.files.formats.markdown import ConversionError, Converted, escape, heading, join, properties
@@ -10,9 +11,22 @@ from annai.files.formats.markdown import ConversionError, Converted, escape, hea
 _SHOWN = {"From": "from", "To": "to", "Cc": "cc", "Date": "date"}
 
 
+MAX_HEADER_CHARACTERS = 20_000
+"""Hundreds of addresses; how long Python takes to read a header grows with the square of its length."""
+
+
+class _Policy(EmailPolicy):
+    """How Python reads messages, with the beginning of a header that is too long."""
+
+    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
+        """The name and the value of a header."""
+        name, value = super().header_source_parse(sourcelines)
+        return name, value[:MAX_HEADER_CHARACTERS]
+
+
 def convert(data: bytes) -> Converted:
     """A message as Markdown."""
-    message = message_from_bytes(data, policy=policy.default)
+    message = message_from_bytes(data, policy=_Policy())
     if not isinstance(message, EmailMessage) or not any(message.get(name) for name in ("From", "Subject", "Date")):
         raise ConversionError("it is broken: not a message")
     headers = {name: _header(message, name) for name in ("Subject", *_SHOWN)}

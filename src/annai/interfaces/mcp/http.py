@@ -23,6 +23,9 @@ PATH = "/mcp"
 
 DRAIN_POLL_SECONDS = 0.05
 
+MAX_SESSIONS, SESSION_IDLE_SECONDS = 200, 600.0
+"""Of each token: a session takes some 50 KB. One that its client forgot to end makes room after this long."""
+
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 """What may be half of a pair; where it is, the SDK refuses the request without its id."""
 
@@ -84,7 +87,12 @@ class Endpoint:
 
         access = Access(self._config, self._project_of(caller))
         server = ProjectServer(access, can_change=caller.may("admin"))
-        manager = StreamableHTTPSessionManager(server, max_request_body_size=self._max_body_bytes)
+        manager = StreamableHTTPSessionManager(
+            server,
+            max_request_body_size=self._max_body_bytes,
+            max_sessions=MAX_SESSIONS,
+            session_idle_timeout=SESSION_IDLE_SECONDS,
+        )
         return _Sessions(manager, server.close, lambda: server.is_busy)
 
     def _with_timeout(self, receive: Receive) -> Receive:

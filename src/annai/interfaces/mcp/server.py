@@ -41,6 +41,9 @@ LISTING_TIME_SHARE = 0.01
 NOTICE_SECONDS = 5.0
 """Clients hear of changes in the list of documents at most this often: while much is indexed, it never rests."""
 
+MAX_LISTENERS = 200
+"""Streams of changes that are open at once; each client needs one."""
+
 MAX_INSTRUCTIONS_BYTES = 1000
 """They are in the model's context all the time."""
 
@@ -86,7 +89,7 @@ class ProjectServer(Server[None]):
             on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt,
             on_completion=self._complete,
-            on_subscriptions_listen=ListenHandler(self._bus),
+            on_subscriptions_listen=ListenHandler(self._bus, max_subscriptions=MAX_LISTENERS),
         )
         # This replaces the SDK's own middleware, which takes measurements that nobody reads.
         self.middleware[:] = [self._set_instructions]

@@ -6,6 +6,7 @@ The page holds nothing of the project: that comes over /rpc and /events, which a
 import asyncio
 import os
 import posixpath
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +42,9 @@ POLL_SECONDS = 0.2
 
 SILENCE_SECONDS = 15.0
 """After this long without news an empty line is sent: it shows whether the page is still there."""
+
+MAX_STREAMS = 32
+"""Streams of changes that one token may have open: each asks the index five times a second."""
 
 LANGUAGE_COOKIE = "annai_language"
 TICKET_HEADER = "x-annai-ticket"
@@ -84,6 +88,7 @@ class Page:
         self._keys = keys
         self._on_use = on_use
         self._closing = asyncio.Event()
+        self._streams: Counter[Caller] = Counter()
         self.routes: list[BaseRoute] = [
             Route("/", self._page, methods=["GET"]),
             Route("/session", self._session, methods=["POST"]),
@@ -145,6 +150,9 @@ class Page:
 
     async def _events(self, request: Request) -> Response:
         caller = request.scope.get(CALLER) or LOCAL_OWNER
+        if self._streams[caller] >= MAX_STREAMS:
+            error = f"This token has {MAX_STREAMS} streams of changes open; close one, such as a tab of the page."
+            return Response(to_json({"error": error}), 429, _HEADERS, "application/json")
         return StreamingResponse(
             self._news(caller), headers={**_HEADERS, "cache-control": "no-store"}, media_type="text/event-stream"
         )
@@ -153,16 +161,20 @@ class Page:
         """What the queue does, as server-sent events: at once, and whenever it changes."""
         last, silent = b"", 0.0
         engine = self._engine_of(caller)
-        while not self._closing.is_set() and self._still_knows(caller):
-            self._on_use()
-            news = await asyncio.to_thread(self._state, engine)
-            if news != last or silent >= SILENCE_SECONDS:
-                yield b"data: " + news + b"\n\n" if news != last else b": still here\n\n"
-                last, silent = news, 0.0
-            try:
-                await asyncio.wait_for(self._closing.wait(), POLL_SECONDS)
-            except TimeoutError:
-                silent += POLL_SECONDS
+        self._streams[caller] += 1
+        try:
+            while not self._closing.is_set() and self._still_knows(caller):
+                self._on_use()
+                news = await asyncio.to_thread(self._state, engine)
+                if news != last or silent >= SILENCE_SECONDS:
+                    yield b"data: " + news + b"\n\n" if news != last else b": still here\n\n"
+                    last, silent = news, 0.0
+                try:
+                    await asyncio.wait_for(self._closing.wait(), POLL_SECONDS)
+                except TimeoutError:
+                    silent += POLL_SECONDS
+        finally:
+            self._streams[caller] -= 1
 
     @staticmethod
     def _state(engine: Engine) -> bytes:
