@@ -293,10 +293,10 @@ def override(config: Config, section: str, origin: str = "the command line", /, 
     return changed
 
 
-def read_start(file: Path, limit: int = MAX_BYTES) -> bytes:
-    """The bytes of a settings file; of one that is larger than the limit, one byte more than that."""
+def read_start(file: Path) -> bytes:
+    """The bytes of a settings file; of one that has more than `MAX_BYTES`, one more than that."""
     with file.open("rb") as stream:
-        return stream.read(limit + 1)
+        return stream.read(MAX_BYTES + 1)
 
 
 def make_folders(config: Config) -> None:

@@ -9,15 +9,20 @@ import subprocess
 import sys
 import threading
 import unicodedata
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from annai.errors import CollectionError
+from annai.files.ignore import Patterns
 from annai.files.scanner import Scan, compare, scan
 from annai.files.walk import ScannedFile
 from annai.settings import Files
 from annai.types import ChangeKind, FileState, Problem
+from tests.conftest import Annai
 
 EVERYTHING = Files(include=("*",), exclude=())
 
@@ -219,6 +224,40 @@ def test_no_pattern_is_slow_to_fail(tmp_path: Path) -> None:
     write(tmp_path, "a" * 200 + ".md")
     write(tmp_path, ".gitignore", text="*a" * 60 + "b\n" + "**/" * 60 + "b/c\n")
     assert len(paths(tmp_path)) == 1
+
+
+def test_no_folders_in_a_pattern_are_slow_to_fail(tmp_path: Path) -> None:
+    # Ten `**/a/` and a file 70 folders deep took over 40 s; these would take years.
+    folder = "a/" * 90
+    write(tmp_path, folder + "f.md", text="# F\n\napple\n")
+    write(tmp_path, ".gitignore", text="**/a/" * 12 + "x\n" + "**/?/" * 30 + "x\n" + "**/*/" * 80 + "f.md\n")
+    write(tmp_path, "annai.toml", text='[embedding]\nprovider = "hashing"\n')
+    write(tmp_path, "b.md", text="# B\n\napple\n")
+    told = Annai(tmp_path)("search", "apple").stdout
+    assert "b.md:3" in told
+    assert "f.md:3" not in told
+
+
+def matches(pattern: list[str], path: list[str]) -> bool:
+    """Whether git's rules say so, as simply as it can be written."""
+    if not pattern:
+        return not path
+    if pattern[0] != "**":
+        return bool(path) and fnmatchcase(path[0], pattern[0]) and matches(pattern[1:], path[1:])
+    if pattern == ["**"]:
+        return bool(path)
+    return any(matches(pattern[1:], path[start:]) for start in range(len(path) + 1))
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "ab", "*", "a*", "?", "**"]), min_size=2, max_size=7),
+    st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=7),
+)
+def test_folders_in_a_pattern_mean_what_they_mean_in_gitignore(pattern: list[str], path: list[str]) -> None:
+    name = path[-1]
+    anchored = pattern if "/" in "/".join(pattern).removeprefix("**/") else ["**", *pattern]
+    found = Patterns(["/".join(pattern)], "test").last_match(name, "/".join(path), is_folder=False) == 0
+    assert found == matches(anchored, path)
 
 
 def test_links_are_skipped_unless_they_are_to_be_followed(tmp_path: Path) -> None:
