@@ -180,6 +180,12 @@ def test_what_is_in_strings_does_not_count(parse: object) -> None:
         parse(text.format("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)))
 
 
+@pytest.mark.parametrize("string", ['"""a""""', '"""a"""""', "'''a''''", '""', '"\\\\"', '"a" # "\n', "'\\'"])
+def test_no_string_hides_what_follows_it(string: str) -> None:
+    with pytest.raises(ValueError, match="nested more than"):
+        parse_toml(f"x = [{string}, " + "[" * 50_000)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -23,8 +23,8 @@ _TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
 # In what order a text is cut into strings, comments and the rest is the same for JSON, JSON with comments and TOML.
 _QUOTED = re.compile(
-    r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:""")?'
-    r"|'''(?:[^']++|'(?!''))*+(?:''')?"
+    r'"""(?:[^"\\]++|\\.|"(?!""))*+"{0,5}'
+    r"|'''(?:[^']++|'(?!''))*+'{0,5}"
     r'|"(?:[^"\\\n]++|\\.)*+"?'
     r"|'[^'\n]*+'?"
     r"|(?:#|//)[^\n]*+"
