@@ -149,7 +149,7 @@ def server(folder: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.terminate()
-        process.wait(30)
+        process.communicate(timeout=30)
 
 
 def test_a_server_survives_deep_calls(server: "subprocess.Popen[str]") -> None:
