@@ -21,14 +21,13 @@ MAX_VALUES = 10_000
 
 _TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
-# In what order a text is cut into strings, comments and the rest is the same for JSON, JSON with comments and TOML.
-_QUOTED = re.compile(
+_JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_TOML_STRING_OR_COMMENT = re.compile(
     r'"""(?:[^"\\]++|\\.|"(?!""))*+"{0,5}'
     r"|'''(?:[^']++|'(?!''))*+'{0,5}"
     r'|"(?:[^"\\\n]++|\\.)*+"?'
     r"|'[^'\n]*+'?"
-    r"|(?:#|//)[^\n]*+"
-    r"|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?",
+    r"|#[^\n]*+",
     re.DOTALL,
 )
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
@@ -50,7 +49,7 @@ def parse_json(
         text = text.decode(json.detect_encoding(text), "surrogatepass")
     # Nearly every text has too few brackets to be deep.
     if text.count("[") + text.count("{") > MAX_DEPTH:
-        _check_brackets(text)
+        _check_brackets(_JSON_STRING.sub("", text))
     return json.loads(text, parse_float=parse_float, parse_constant=parse_constant)
 
 
@@ -58,7 +57,9 @@ def parse_toml(text: str) -> dict[str, Any]:
     """The values of a TOML text. Raises `ValueError` for what is none, or is nested too deeply."""
     import tomllib  # most projects have no settings file
 
-    if any(key.count(".") > MAX_DEPTH for key in _KEY_END.split(_check_brackets(text))):
+    bare = _TOML_STRING_OR_COMMENT.sub("", text)
+    _check_brackets(bare)
+    if any(key.count(".") > MAX_DEPTH for key in _KEY_END.split(bare)):
         raise ValueError(_TOO_DEEP)
     return tomllib.loads(text)
 
@@ -83,12 +84,10 @@ def parse_yaml(text: str) -> Any:  # noqa: ANN401 - whatever YAML has
         raise ValueError(" ".join(str(error).split())) from error
 
 
-def _check_brackets(text: str) -> str:
-    """The text without strings and comments. Raises `ValueError` if its brackets are nested too deeply."""
-    bare = _QUOTED.sub("", text)
+def _check_brackets(bare: str) -> None:
+    """Raise `ValueError` if the brackets of a text without strings and comments are nested too deeply."""
     if max(accumulate(map(_STEPS.__getitem__, _NO_BRACKET.sub("", bare))), default=0) > MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
-    return bare
 
 
 def _check_yaml_nesting(text: str) -> None:
