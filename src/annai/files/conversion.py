@@ -23,6 +23,7 @@ from annai.files.formats.markdown import ConversionError, Converted
 from annai.files.kinds import CONVERTERS, missing_extra, suffix_of
 from annai.plugins import install_command
 from annai.settings import Documents
+from annai.text.nesting import parse_json
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -65,7 +66,7 @@ class _Converter:
             pass  # It has died: the missing reply tells.
         reply = self._wait(process, settings)
         try:
-            values = json.loads(reply)
+            values = parse_json(reply)
             if "problem" not in values:
                 return Converted(str(values["text"]), dict(values["values"]))
         except (ValueError, TypeError, KeyError):

@@ -28,7 +28,7 @@ def parse(text: str) -> Json:
 def line_beyond_json(text: str) -> int:
     """The first line with what only some programs read, a comment or a trailing comma; 0 if there is none."""
     try:
-        json.loads(text or "{}")
+        parse_json(text or "{}")
     except json.JSONDecodeError as error:
         return error.lineno
     return 0
