@@ -197,7 +197,7 @@ def test_a_temporary_folder_that_somebody_else_made_first_is_not_used(apples: An
     (temporary / f"annai-{os.getuid()}").symlink_to(tmp_path)
     (tmp_path / "file").touch()
     environment = {"XDG_STATE_HOME": str(tmp_path / "file"), "TMPDIR": str(temporary)}
-    assert "Name a folder in ANNAI_STATE" in apples("search", "apple", environment=environment, code=1).stderr
+    assert "name a folder in ANNAI_STATE" in apples("search", "apple", environment=environment, code=1).stderr
 
 
 @on_unix
@@ -209,6 +209,37 @@ def test_without_a_home_there_is_still_a_place(second: "Second") -> None:
     # A number that the system knows no name for, as containers are run: it has no home either.
     done = second.run("-m", "annai", "search", "apple", "--format", "files", user=54321, HOME="", TMPDIR=str(temporary))
     assert (done.returncode, done.stdout) == (0, "a.md:1\n"), done.stderr
+    assert f"You have no home folder, so the index is kept in {temporary / 'annai-54321'}" in done.stderr
+
+
+def test_a_temporary_folder_that_is_only_the_current_one_is_not_used(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As Python does where it finds no other that can be written.
+    monkeypatch.setattr(tempfile, "tempdir", str(docs))
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
+    if sys.platform != "win32":
+        with pytest.raises(ConfigError, match="may be another's; name a folder in ANNAI_STATE"):
+            locate(docs)
+    assert list(docs.iterdir()) == []
+
+
+def test_folders_that_depend_on_where_one_stands_are_not_the_users_own(
+    apples: Annai, write: Write, tmp_path: Path
+) -> None:
+    write("own/annai/config.toml", "[search]\nlimit = 0\n")
+    write("own/annai/projects/x", "")
+    names = ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "LOCALAPPDATA", "APPDATA", "HOME")
+    for name in names:
+        assert "a.md" in apples("search", "apple", environment={"TMPDIR": str(tmp_path), name: "own"}).stdout
+    found = sorted(each.name for each in (apples.folder / "own").rglob("*"))
+    assert found == ["annai", "config.toml", "projects", "x"]
+
+
+@on_unix
+def test_a_home_that_is_the_root_is_not_seen_in_every_path(apples: Annai) -> None:
+    assert f"/{apples.folder.name}" in apples("doctor", environment={"HOME": "/"}).stdout
 
 
 def test_the_environment_names_another_place(apples: Annai, tmp_path: Path) -> None:
@@ -224,9 +255,13 @@ def test_the_group_gets_no_rights_from_a_lax_umask(docs: Path, write: Write) -> 
     write("a.md", "# Apples\n\nAn apple a day.")
     code = "import os, sys; os.umask(0o002); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     search = ["-m", "annai", "search", "apple"]
-    subprocess.run([sys.executable, "-c", code, *search], cwd=docs, check=True, stdout=subprocess.DEVNULL)
-    folder = state_of(docs)
-    assert not [each for each in (folder, *folder.iterdir()) if each.stat().st_mode & 0o077]
+    environment = os.environ | {"XDG_STATE_HOME": str(docs.parent / "new" / "state")}
+    subprocess.run(
+        [sys.executable, "-c", code, *search], cwd=docs, env=environment, check=True, stdout=subprocess.DEVNULL
+    )
+    made = [docs.parent / "new", *(docs.parent / "new").rglob("*")]
+    assert "index.sqlite" in [each.name for each in made]
+    assert not [each for each in made if each.stat().st_mode & 0o077]
 
 
 @on_unix
@@ -299,6 +334,27 @@ def test_a_copy_is_a_project_of_its_own(apples: Annai, tmp_path: Path) -> None:
     assert paths(Annai(copy), "cherry") == ["a.md"]
     assert paths(apples, "apple") == ["a.md"]
     assert state_of(copy) != state_of(apples.folder)
+
+
+@on_unix
+def test_a_link_to_a_project_is_that_project(apples: Annai, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(apples.folder)
+    before = known_projects()
+    assert paths(Annai(link), "apple") == paths(Annai(tmp_path), "apple", "--docs-dir", "link") == ["a.md"]
+    assert known_projects() == before
+
+
+def test_a_folder_that_was_deleted_and_made_anew_keeps_its_collections_and_finds_what_is_there(apples: Annai) -> None:
+    outside = apples.folder.parent / "outside"
+    outside.mkdir()
+    (outside / "b.md").write_text("# Bananas\n\nA banana a day.")
+    apples("collection", "add", "fruit", "-d", "Yellow ones", "-s", str(outside))
+    shutil.rmtree(apples.folder)
+    apples.folder.mkdir()
+    (apples.folder / "annai.toml").write_text(QUICK)
+    assert paths(apples, "banana") == ["b.md"]
+    assert "Yellow ones" in apples("collection", "ls", "--json").stdout
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")

@@ -310,10 +310,12 @@ def make_folders(config: Config) -> None:
 
 def user_folder(environment: Mapping[str, str] = os.environ) -> Path:
     """Where the user's own settings are, and what the user trusts."""
-    named = environment.get("APPDATA" if os.name == "nt" else "XDG_CONFIG_HOME")
-    if not named and state.home_folder() is None:
+    if named := state.absolute("APPDATA" if os.name == "nt" else "XDG_CONFIG_HOME", environment):
+        return named / "annai"
+    try:
+        return state.user_home() / ("AppData/Roaming" if os.name == "nt" else ".config") / "annai"
+    except RuntimeError:
         return state.temporary_home()
-    return Path(named or Path.home() / ("AppData/Roaming" if os.name == "nt" else ".config")) / "annai"
 
 
 def secret(*names: str, environment: Mapping[str, str] = os.environ) -> str:

@@ -51,6 +51,9 @@ _MODELESS_FILE_SYSTEMS = frozenset(
 )
 """File systems of Linux on which everybody may seem to write everything."""
 
+_TEMPORARY_FOLDERS = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 - what is made there is checked
+"""Where Python looks for a temporary folder, unless a variable names one."""
+
 _FS_IOC_GETVERSION = 0x80087601
 """Linux: asks for an inode's generation, which tells it from the next one of the same number."""
 
@@ -96,25 +99,25 @@ def locate(root: Path, environment: Mapping[str, str] = os.environ) -> Path:
     Where the user's state folder cannot be written, and has nothing of this project, it is a folder of the user's own
     in the temporary folder. Raises `ConfigError` if that is not the user's own either.
     """
-    home = state_home(environment)
+    home, problem = _home(environment)
     folder = _folder_of(home, root)
-    if _read(folder) is not None:
-        return folder
-    if moved := _moved(home, (root,)):
-        # Another process may have done it by now; one that still works in the old place finds its index gone.
-        with suppress(OSError):
-            moved.folder.rename(folder)
-            _write(folder, root)
-        return folder if _read(folder) else moved.folder
-    if environment.get(STATE_VARIABLE) or _can_be_made(folder):
-        return folder
-    folder = _folder_of(temporary_home(), root)
-    logger.warning(
-        "%s cannot be written, so the index is kept in %s, until that is tidied away; name a better folder in %s.",
-        home,
-        folder,
-        STATE_VARIABLE,
-    )
+    if _read(folder) is None:
+        if moved := _moved(home, (root,)):
+            # Another process may have done it by now; one that still works in the old place finds its index gone.
+            with suppress(OSError):
+                moved.folder.rename(folder)
+                _write(folder, root)
+            folder = folder if _read(folder) else moved.folder
+        elif not (environment.get(STATE_VARIABLE) or _can_be_made(folder)):
+            problem = f"{home} cannot be written"
+            folder = _folder_of(temporary_home(), root)
+    if problem:
+        logger.warning(
+            "%s, so the index is kept in %s, which the system may delete; name another folder in %s.",
+            problem,
+            folder,
+            STATE_VARIABLE,
+        )
     return folder
 
 
@@ -139,19 +142,7 @@ def known_projects(environment: Mapping[str, str] = os.environ) -> list[KnownPro
 
 def state_home(environment: Mapping[str, str] = os.environ) -> Path:
     """The user's state folder; where several machines share it, this machine's part of it."""
-    if named := environment.get(STATE_VARIABLE):
-        return Path(os.path.expanduser(named)).absolute()  # noqa: PTH111 - fails for no user
-    try:
-        home = _user_home(environment)
-        if sys.platform != "win32" and home.lstat().st_uid != os.getuid():
-            return temporary_home()  # With sudo, or put there by somebody else.
-        first = (home / MACHINE).read_text(encoding="utf-8").rpartition("-")[0]
-    except RuntimeError:
-        return temporary_home()  # This user has no home.
-    except OSError:
-        return home
-    is_shared = first not in ("", _node()) and _file_system(home) not in _LOCAL_FILE_SYSTEMS | {""}
-    return home / "machines" / _slug(_node()) if is_shared else home
+    return _home(environment)[0]
 
 
 def temporary_home() -> Path:
@@ -159,14 +150,25 @@ def temporary_home() -> Path:
     import tempfile  # hardly anybody needs it
 
     user = f"-{os.getuid()}" if sys.platform != "win32" else ""
-    home = Path(tempfile.gettempdir(), f"annai{user}")
-    with suppress(FileExistsError):
-        home.mkdir(mode=0o700)
-    status = home.lstat()
-    if not home.is_dir() or home.is_symlink() or (sys.platform != "win32" and status.st_uid != os.getuid()):
+    try:
+        home = Path(tempfile.gettempdir(), f"annai{user}")
+        named = [os.environ.get(each) for each in ("TMPDIR", "TEMP", "TMP")]
+        # Where Python finds no other, it takes the current folder: what lies there may have come with a project.
+        is_own = sys.platform == "win32" or home.parent in [
+            Path(each) for each in (*_TEMPORARY_FOLDERS, *named) if each
+        ]
+        if is_own:
+            with suppress(FileExistsError):
+                home.mkdir(mode=0o700)
+            is_own = home.is_dir() and not home.is_symlink()
+            is_own = is_own and (sys.platform == "win32" or home.lstat().st_uid == os.getuid())
+        problem = "" if is_own else f"{home} may be another's"
+    except OSError:
+        problem = "neither can the temporary folder"
+    if problem:
         raise ConfigError(
-            f"There is no folder in which annai can keep an index: your home cannot be written, and {home} is not "
-            f"yours. Name a folder in {STATE_VARIABLE}."
+            f"There is no folder in which annai can keep an index: your home cannot be written, and {problem}; "
+            f"name a folder in {STATE_VARIABLE}."
         )
     return home
 
@@ -179,9 +181,10 @@ def machine_name(home: Path) -> str:
         if not file.exists():
             import secrets  # once in a machine's life
 
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(home)
             draft = home / f"{MACHINE}.{os.getpid()}"
-            draft.write_text(f"{_node()}-{secrets.token_hex(4)}\n", encoding="utf-8")
+            with open(draft, "w", encoding="utf-8", opener=private_opener) as stream:
+                stream.write(f"{_node()}-{secrets.token_hex(4)}\n")
             # Linked, so that of two processes that do this at once both read the first one's.
             with suppress(FileExistsError):
                 os.link(draft, file)
@@ -194,7 +197,7 @@ def machine_name(home: Path) -> str:
 def home_folder() -> Path | None:
     """The home folder, if this user has one."""
     try:
-        return Path.home().resolve()
+        return user_home().resolve()
     except RuntimeError:
         return None
 
@@ -229,8 +232,10 @@ def make(folder: Path, root: Path) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder that only its owner can look into; one of our own is made so."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Make a folder, and those above it, that only its owner can look into; one of our own is made so."""
+    if not folder.parent.is_dir():
+        make_private_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
     if sys.platform != "win32" and (status := folder.stat()).st_mode & 0o077 and status.st_uid == os.getuid():
         folder.chmod(0o700)
 
@@ -245,6 +250,20 @@ def make_private_file(file: Path) -> None:
     os.close(private_opener(os.fspath(file), os.O_RDWR | os.O_CREAT))
     if sys.platform != "win32" and (status := file.stat()).st_mode & 0o077 and status.st_uid == os.getuid():
         file.chmod(0o600)
+
+
+def user_home() -> Path:
+    """The user's home folder. Raises `RuntimeError` if there is none."""
+    home = Path.home()
+    if not home.is_absolute():
+        raise RuntimeError
+    return home
+
+
+def absolute(name: str, environment: Mapping[str, str]) -> Path | None:
+    """The folder that a variable names; one that depends on where we are, which may be in a project, does not count."""
+    named = environment.get(name, "")
+    return Path(named) if os.path.isabs(named) else None  # noqa: PTH117 - before every command
 
 
 def mark_of(folder: Path) -> str:
@@ -274,6 +293,23 @@ def _generation(folder: Path) -> str:
         return str(os.fstat(descriptor).st_dev)  # Those that do not tell seldom use a number again.
     finally:
         os.close(descriptor)
+
+
+def _home(environment: Mapping[str, str]) -> tuple[Path, str]:
+    """The user's state folder, and why it is in the temporary folder, if it is."""
+    if named := environment.get(STATE_VARIABLE):
+        return Path(os.path.expanduser(named)).absolute(), ""  # noqa: PTH111 - fails for no user
+    try:
+        home = _user_home(environment)
+        if sys.platform != "win32" and home.lstat().st_uid != os.getuid():
+            return temporary_home(), f"{home} belongs to another user"
+        first = (home / MACHINE).read_text(encoding="utf-8").rpartition("-")[0]
+    except RuntimeError:
+        return temporary_home(), "You have no home folder"
+    except OSError:
+        return home, ""
+    is_shared = first not in ("", _node()) and _file_system(home) not in _LOCAL_FILE_SYSTEMS | {""}
+    return (home / "machines" / _slug(_node()) if is_shared else home), ""
 
 
 def _projects_in(home: Path) -> list[KnownProject]:
@@ -330,12 +366,10 @@ def _can_be_made(folder: Path) -> bool:
 
 def _user_home(environment: Mapping[str, str]) -> Path:
     """Where programs keep what belongs to this machine alone, unlike settings, which people synchronize."""
-    if sys.platform == "win32":
-        return Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "annai"
-    if named := environment.get("XDG_STATE_HOME"):
-        return Path(named) / "annai"
-    library = Path.home() / "Library" / "Application Support" if sys.platform == "darwin" else None
-    return (library or Path.home() / ".local" / "state") / "annai"
+    if named := absolute("LOCALAPPDATA" if sys.platform == "win32" else "XDG_STATE_HOME", environment):
+        return named / "annai"
+    parts = {"win32": "AppData/Local", "darwin": "Library/Application Support"}
+    return user_home() / parts.get(sys.platform, ".local/state") / "annai"
 
 
 def _node() -> str:

@@ -23,7 +23,7 @@ from annai.opening import own_server
 from annai.serving import daemon
 from annai.serving.client import Client
 from annai.serving.pidfile import ServerRecord, publish, running
-from tests.conftest import results, state_of, trust
+from tests.conftest import Annai, results, state_of, trust
 from tests.loopback import eventually
 from tests.serving.conftest import SETTINGS, LivingProject
 
@@ -154,6 +154,17 @@ def test_what_a_killed_server_left_behind_is_cleaned_up(place: LivingProject) ->
         else:
             assert place.server().pid != record.pid
             annai("server", "stop")
+
+
+def test_a_server_whose_folder_was_moved_ends_and_counts_as_none_in_the_new_place(place: LivingProject) -> None:
+    record = place.start()
+    place.folder = place.folder.rename(place.folder.with_name("moved"))
+    annai = Annai(place.folder)
+    assert results(annai, "apple")
+    for command in ("status", "stop"):
+        assert "No server is running" in annai("server", command).stdout
+    eventually(lambda: is_gone(record))
+    assert results(annai, "apple")
 
 
 def test_a_foreign_process_is_never_taken_for_the_server(place: LivingProject) -> None:

@@ -115,7 +115,8 @@ def _problem(error: AnnaiError) -> tuple[str, str]:
 def _private(text: str) -> str:
     """A line for a report: with `~` for the home folder, whose name is the user's."""
     home = home_folder()
-    return escape_line(text.replace(str(home), "~") if home else text)
+    # In a container it may be the root, which is in every path and says nothing of the user.
+    return escape_line(text.replace(str(home), "~") if home and home != Path(home.anchor) else text)
 
 
 def _python() -> Found:

@@ -17,6 +17,7 @@ from annai.serving.pidfile import (
     HEALTH_SECONDS,
     TOKEN_FILE,
     ServerRecord,
+    left_behind,
     process_of,
     read_record,
     read_token,
@@ -105,7 +106,7 @@ def stop(config: Config) -> StopResult:
     record = read_record(config)
     process = process_of(record) if record else None
     if record is None or process is None:
-        crashed = config.pid_path.exists()
+        crashed = left_behind(config)
         withdraw(config, record)
         return "crashed" if crashed else "none"
     connection = Connection(record.url, read_token(config), HEALTH_SECONDS)

@@ -63,9 +63,7 @@ class ServerRecord:
 def running(config: Config) -> ServerRecord | None:
     """The project's server, if it runs; a pid file left behind by a crash does not count."""
     record = read_record(config)
-    if record is None or record.project_root != str(config.root):
-        return None
-    return record if _is_alive(record) else None
+    return record if record and _is_alive(record) else None
 
 
 def all_running() -> list[ServerRecord]:
@@ -75,13 +73,16 @@ def all_running() -> list[ServerRecord]:
 
 
 def left_behind(config: Config) -> bool:
-    """Whether there is a pid file whose server is gone."""
-    return config.pid_path.exists() and running(config) is None
+    """Whether there is a pid file whose server is gone; one of before the project was moved ended because of that."""
+    record = _read(config.pid_path)
+    is_here = record is None or record.project_root == str(config.root)
+    return config.pid_path.exists() and is_here and running(config) is None
 
 
 def read_record(config: Config) -> ServerRecord | None:
-    """What the pid file says; None if there is none, or if it cannot be understood."""
-    return _read(config.pid_path)
+    """What the pid file says; None if there is none, if it cannot be understood, or if the project was moved since."""
+    record = _read(config.pid_path)
+    return record if record and record.project_root == str(config.root) else None
 
 
 def publish(config: Config, record: ServerRecord) -> None:
