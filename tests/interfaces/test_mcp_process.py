@@ -393,6 +393,26 @@ def test_a_server_that_ends_in_the_middle_of_a_call_does_not_lose_the_call(proje
         annai("server", "stop")
 
 
+def test_a_call_that_is_being_answered_when_the_agent_leaves_keeps_its_index_open(project: Path) -> None:
+    access, ended = Access(load_config(docs_dir=project)), threading.Event()
+    order: list[str] = []
+
+    def leave() -> None:
+        access.close()
+        order.append("closed")
+        ended.set()
+
+    def work(opened: Project) -> None:
+        threading.Thread(target=leave).start()
+        assert not ended.wait(0.5)
+        opened.refresh()
+        order.append("answered")
+
+    access.use(work)
+    assert ended.wait(60)
+    assert order == ["answered", "closed"]
+
+
 def test_another_store_in_the_settings_is_answered_from_while_calls_on_the_old_one_end(
     project: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

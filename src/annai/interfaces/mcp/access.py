@@ -43,7 +43,7 @@ class Access:
         # A project that was given is its owner's to open and to close.
         self._changes = StoreChanges(config) if project is None else None
         self._opened = None if project is None else _Opened(project)
-        self._opening = threading.Lock()
+        self._opening = threading.Condition()
 
     def use(self, work: Callable[[Project], T]) -> T:
         """Do something with the project, and return what came of it."""
@@ -62,10 +62,11 @@ class Access:
             return work(successor)
 
     def close(self) -> None:
-        """Close the project, if it was opened here; the worker finishes the documents at hand."""
+        """Close the project, if it was opened here; what uses it, and the worker's documents at hand, are finished."""
         with self._opening:
-            if self._opened:
-                self._opened.stack.close()
+            if opened := self._opened:
+                self._opening.wait_for(lambda: not opened.users)
+                opened.stack.close()
 
     @contextmanager
     def _using(self) -> Iterator[Project]:
@@ -80,6 +81,7 @@ class Access:
             with self._opening:
                 opened.users -= 1
                 self._close_unused(opened)
+                self._opening.notify_all()
 
     def _follow_settings(self) -> None:
         """If the settings have come to name another store, leave the one that is open; what uses it may finish."""
