@@ -6,7 +6,7 @@ from email.message import EmailMessage
 from email.policy import EmailPolicy
 
 from annai.files.formats.html import convert_text
-from annai.files.formats.markdown import ConversionError, Converted, escape, heading, join, properties
+from annai.files.formats.markdown import ConversionError, Converted, escape, heading, join, one_line, properties
 
 _SHOWN = {"From": "from", "To": "to", "Cc": "cc", "Date": "date"}
 
@@ -45,7 +45,7 @@ def convert(data: bytes) -> Converted:
         author=headers["From"],
         created=sent.isoformat() if isinstance(sent, datetime) else "",
     )
-    return Converted(join(blocks), {**values, **({"to": headers["To"]} if headers["To"] else {})})
+    return Converted(join(blocks), {**values, **({"to": one_line(headers["To"])} if headers["To"] else {})})
 
 
 def _header(message: EmailMessage, name: str) -> str:

@@ -9,6 +9,10 @@ from annai.files.pages import page_marker
 
 MAX_LEVEL = 6
 
+MAX_PROPERTY_CHARACTERS, MAX_PROPERTIES = 10_000, 500
+"""Of what a document says about itself, this much of a text and of a list is read: no abstract and no list of authors
+is longer, and unlike the document's text nothing else bounds it."""
+
 
 class ConversionError(Exception):
     """A file cannot be converted; the message says why, as the end of a sentence about the file."""
@@ -96,15 +100,20 @@ def properties(
     `date` is when it was created; ISO 8601 as far as the file has it so.
     """
     authors = [author] if isinstance(author, str) else [*(author or ())]
-    keywords = re.split(r"[,;、，]", tags) if isinstance(tags, str) else [*(tags or ())]
-    people = [name for each in authors if (name := " ".join(each.split()))]
+    keywords = re.split(r"[,;、，]", tags[:MAX_PROPERTY_CHARACTERS]) if isinstance(tags, str) else [*(tags or ())]
+    people = [name for each in authors[:MAX_PROPERTIES] if (name := one_line(each))]
     values: dict[str, object] = {
-        "title": " ".join((title or "").split()),
+        "title": one_line(title or ""),
         "author": people[0] if len(people) == 1 else people,
-        "date": (created or "").strip(),
-        "updated": (modified or "").strip(),
-        "subject": " ".join((subject or "").split()),
-        "description": " ".join((description or "").split()),
-        "tags": [word for each in keywords if (word := " ".join(each.split()))],
+        "date": one_line(created or ""),
+        "updated": one_line(modified or ""),
+        "subject": one_line(subject or ""),
+        "description": one_line(description or ""),
+        "tags": [word for each in keywords[:MAX_PROPERTIES] if (word := one_line(each))],
     }
     return {name: value for name, value in values.items() if value}
+
+
+def one_line(text: str) -> str:
+    """The text of a property: its words, as far as they are read."""
+    return " ".join(text[:MAX_PROPERTY_CHARACTERS].split())
