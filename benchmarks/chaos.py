@@ -1,18 +1,22 @@
 """Does an index survive what happens to it? Kill, freeze, fill the disk, move the clock, delete the index, edit files.
 
-    python benchmarks/chaos.py [--minutes 10] [--seed N] [--steps N] [--without disk,clock]
+    python benchmarks/chaos.py [--minutes 10] [--seed N] [--steps N] [--without disk,clock] [--engine chroma]
+                               [--older CHECKOUT]
 
 A real server and real command lines work on a folder while all of that happens at random. The seed decides what is
 done; what it meets depends on the machine, so a second run with it is alike and not the same. Then everything is
 stopped, the index is brought up to date, and it must hold and answer the same as a new index of the same folder. The
 disk is a small tmpfs, which needs the right to mount; the clock is moved by a library, which needs a C compiler: what
-is not there is left out, and said. Exit code 1 means that something was lost or went wrong.
+is not there is left out, and said. With --engine, another store's folder is damaged too (lancedb, chroma), or its
+server restarted (postgres); with --older, another version of annai works beside this one, on the same folder and state.
+Exit code 1 means that something was lost or went wrong.
 """
 
 import argparse
 import json
 import os
 import random
+import re
 import secrets
 import shutil
 import signal
@@ -33,15 +37,21 @@ import psutil
 from annai.answers import Mode
 from annai.config import load_config
 from annai.engine import Engine
-from annai.errors import AnnaiError
+from annai.errors import AnnaiError, StoreError
 from annai.state import locate
 from annai.upkeep import maintenance
 
 MARK = "ANNAI_CHAOS"
 """Every process that this run starts has it in its environment, with the run's own value: so none is left behind."""
 
+NO_FILE = ""
+"""The name of the index file where a server has it."""
+
 DISK_MB = 48
 COMMANDS_AT_ONCE = 4
+OLDER_SHARE = 0.3
+"""Of the commands and servers, those of another version, if there is one."""
+
 MOST_FROZEN_SECONDS = 3.0
 HUNG_SECONDS = 150.0
 """A command that takes longer waits for nothing that could still come."""
@@ -63,7 +73,7 @@ QUERIES = (
     "refresh token",
 )
 
-SHIFTS = (-2 * 3600, 24 * 3600, -30 * 24 * 3600, 600, 0)
+SHIFTS = (-2 * 3600, 24 * 3600, -24 * 3600, -30 * 24 * 3600, 600, 0)
 """Seconds by which the clock is wrong."""
 
 CLOCK = r"""
@@ -118,15 +128,21 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=sys.maxsize, help="end after this many steps")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     parser.add_argument("--without", default="", help="leave out: disk, clock, index, freeze, kill, quiet")
+    parser.add_argument("--engine", default="sqlite", choices=["sqlite", "lancedb", "chroma", "postgres"])
+    parser.add_argument("--older", type=Path, help="a checkout of another version, with its .venv")
     options = parser.parse_args()
-    print(f"seed {options.seed}")
+    print(f"seed {options.seed}, {options.engine}")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="annai-chaos-"))).resolve()
         left_out = {each: "by --without" for each in options.without.split(",") if each}
         if "disk" not in left_out and not stack.enter_context(small_disk(folder / "disk")):
             left_out["disk"] = "mounting a tmpfs is not allowed here"
         chance = random.Random(options.seed)  # noqa: S311 - the seed makes a run what it is
-        chaos = stack.enter_context(Chaos(folder, chance, left_out))
+        chaos = stack.enter_context(Chaos(folder, chance, left_out, options.older))
+        if options.engine == "postgres":
+            chaos.use_postgres(stack)
+        elif options.engine != "sqlite":
+            chaos.use_engine(options.engine)
         deadline = time.monotonic() + 60 * options.minutes
         steps = 0
         while steps < options.steps and time.monotonic() < deadline:
@@ -144,6 +160,8 @@ class Running:
 
     process: subprocess.Popen[str]
     name: str
+    is_older: bool = False
+    """Whether it is the other version's: what it says is not this one's fault."""
     started: float = field(default_factory=time.monotonic)
     frozen_until: float = 0.0
     was_killed: bool = False
@@ -152,18 +170,25 @@ class Running:
 class Chaos:
     """A folder, the processes that work on it, and what is done to both."""
 
-    def __init__(self, folder: Path, chance: random.Random, left_out: dict[str, str]) -> None:
-        self.left_out = left_out
+    def __init__(
+        self, folder: Path, chance: random.Random, left_out: dict[str, str], older: Path | None = None
+    ) -> None:
+        self.left_out = left_out | ({} if older else {"another version": "--older names none"})
+        self._older = older
         self.chance = chance
         self.tree = folder / "disk" / "tree"
         self.aside = folder / "aside"
         self.home = folder / "home"
+        self.own_settings = self.home / "annai" / "config.toml"
         self.done: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         self.faults: list[str] = []
         self._mark = secrets.token_hex(8)
         self._clock = folder / "clock"
         self._commands: list[Running] = []
+        self._frozen_helpers: dict[psutil.Process, float] = {}
+        """Processes that ours started and that are stopped, and until when."""
+        self.index_name = "index.sqlite"
         self._server: Running | None = None
         self._output = folder / "output"
         self._numbers = iter(range(10**9))
@@ -202,6 +227,35 @@ class Chaos:
             (3, "clock", self.move_clock),
         ]
         self._actions = [each for each in actions if each[1] not in left_out]
+
+    def use_engine(self, engine: str) -> None:
+        """Keep the index beside another engine, whose folder is damaged from now on."""
+        self._set_store(f'engine = "{engine}"')
+        self.index_name = f"index.{engine}.sqlite"
+        self._actions.append((3, "engine", self.damage_engine))
+
+    def use_postgres(self, stack: ExitStack) -> None:
+        """Keep the index in a PostgreSQL, which is restarted from now on, whoever works with it."""
+        sys.path.insert(0, str(Path(__file__).parents[1]))
+        from tests.postgresql import running_cluster
+
+        cluster = stack.enter_context(running_cluster())
+        cluster.administer("CREATE ROLE annai LOGIN PASSWORD 'annai'")
+        for name in ("annai", "fresh"):
+            cluster.administer(f"CREATE DATABASE {name} OWNER annai")
+            cluster.administer("CREATE EXTENSION vector", database=name)
+        self.index_name = NO_FILE
+        self._set_store(f'engine = "postgres"\nurl = "{cluster.url("annai", "annai", "annai")}"\nlease_seconds = 5')
+        modes = ("fast", "fast", "immediate")
+        restart = lambda: cluster.control("restart", "-m", self.chance.choice(modes))  # noqa: E731
+        self._actions = [each for each in self._actions if each[1] not in ("index", "disk")]
+        self._actions.append((2, "postgres", restart))
+        stack.callback(self.end_everything)
+
+    def _set_store(self, settings: str) -> None:
+        """As the user's own settings: those of the folder would wait for trust."""
+        self.own_settings.parent.mkdir()
+        self.own_settings.write_text(f"[store]\n{settings}\n")
 
     def __enter__(self) -> "Chaos":
         return self
@@ -254,7 +308,7 @@ class Chaos:
 
     def rename_folder(self) -> None:
         """Give a folder another name."""
-        folders = sorted(each for each in self.tree.iterdir() if each.is_dir())
+        folders = sorted(each for each in self.tree.glob("[!.]*") if each.is_dir())
         self.chance.choice(folders).rename(self.tree / f"folder{next(self._numbers)}")
 
     # What runs
@@ -276,10 +330,15 @@ class Chaos:
     def look_after(self) -> None:
         """Let frozen processes go on, and see what became of those that ended."""
         now = time.monotonic()
+        for helper in [each for each, until in self._frozen_helpers.items() if now > until]:
+            del self._frozen_helpers[helper]
+            with suppress(psutil.NoSuchProcess):
+                helper.resume()
         for each in self._running():
             if each.frozen_until and now > each.frozen_until:
                 each.frozen_until = 0.0
                 self._signal(each, signal.SIGCONT)
+                each.started += MOST_FROZEN_SECONDS
             elif each.process.poll() is None and each is not self._server and now - each.started > HUNG_SECONDS:
                 self.faults.append(f"`annai {each.name}` did not end within {HUNG_SECONDS:.0f} seconds")
                 self._kill(each)
@@ -296,39 +355,73 @@ class Chaos:
         if not (running := self._running()):
             return False
         target = self.chance.choice(running)
-        with suppress(psutil.NoSuchProcess):
-            children = psutil.Process(target.process.pid).children(recursive=True)
-            if children and self.chance.random() < 0.5:
-                self.chance.choice(children).kill()
-                self.done["kill of an indexing process"] += 1
-                return True
+        if helper := self._helper_of(target):
+            with suppress(psutil.NoSuchProcess):
+                helper.kill()
+            self.done["kill of a helper"] += 1
+            return True
         self._kill(target)
         return True
 
     def freeze(self) -> bool:
-        """Stop a process for a while."""
+        """Stop a process for a while, or one that it started."""
         if not (running := [each for each in self._running() if not each.frozen_until]):
             return False
         target = self.chance.choice(running)
-        target.frozen_until = time.monotonic() + self.chance.uniform(0.2, MOST_FROZEN_SECONDS)
+        until = time.monotonic() + self.chance.uniform(0.2, MOST_FROZEN_SECONDS)
+        if helper := self._helper_of(target):
+            with suppress(psutil.NoSuchProcess):
+                helper.suspend()
+                self._frozen_helpers[helper] = until
+            self.done["freeze of a helper"] += 1
+            return True
+        target.frozen_until = until
         self._signal(target, signal.SIGSTOP)
         return True
 
+    def _helper_of(self, target: Running) -> psutil.Process | None:
+        """A process that this one started: every other time, if there is any."""
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(target.process.pid).children(recursive=True)
+            if children and self.chance.random() < 0.5:
+                return self.chance.choice(children)
+        return None
+
     # What happens to the index and to the machine
+
+    def damage_engine(self) -> bool:
+        """Do something to the files of the engine beside the index: what a bad disk does, or a careless hand."""
+        folder = self.state / self.index_name.removesuffix(".sqlite")
+        files = sorted(each for each in folder.rglob("*") if each.is_file())
+        if not files:
+            return False
+        file, how = self.chance.choice(files), self.chance.choice(["cut", "overwrite", "delete", "all"])
+        if how == "cut":
+            os.truncate(file, self.chance.randrange(file.stat().st_size + 1))
+        elif how == "overwrite":
+            with file.open("r+b") as stream:
+                stream.seek(self.chance.randrange(file.stat().st_size + 1))
+                stream.write(self.chance.randbytes(self.chance.randrange(1, 5_000)))
+        elif how == "delete":
+            file.unlink()
+        else:
+            shutil.rmtree(folder.rename(self.tree.parent / f"gone{next(self._numbers)}"), ignore_errors=True)
+        self.done[f"engine: {how}"] += 1
+        return True
 
     def lose_index(self) -> None:
         """Delete the index, or annai's whole folder, or put an older state in its place."""
         state = self.state
         what = self.chance.choice(["index", "index", "folder", "older", "older"])
         if what == "index":
-            for file in sorted(state.glob("index.sqlite*")):
+            for file in sorted(state.glob(f"{self.index_name}*")):
                 file.unlink(missing_ok=True)
-        elif what == "folder" or not (self.aside / "index.sqlite").exists():
+        elif what == "folder" or not (self.aside / self.index_name).exists():
             shutil.rmtree(state.rename(self.tree.parent / f"gone{next(self._numbers)}"), ignore_errors=True)
         else:
             older, gone = (self.tree.parent / f"{name}{next(self._numbers)}" for name in ("older", "gone"))
             older.mkdir(mode=0o700)
-            shutil.copy(self.aside / "index.sqlite", older / "index.sqlite")
+            shutil.copy(self.aside / self.index_name, older / self.index_name)
             state.rename(gone)
             with suppress(OSError):  # a process was quicker, and made a new one
                 older.rename(state)
@@ -338,7 +431,7 @@ class Chaos:
 
     def keep_index(self) -> None:
         """Keep a copy of the index for later."""
-        file = self.state / "index.sqlite"
+        file = self.state / self.index_name
         with suppress(apsw.Error):
             source = apsw.Connection(f"file:{file}?mode=ro", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
             draft = self.aside / "draft.sqlite"
@@ -348,7 +441,7 @@ class Chaos:
                 backup.step()
             target.close()
             source.close()
-            draft.replace(self.aside / "index.sqlite")
+            draft.replace(self.aside / self.index_name)
 
     def fill_disk(self) -> None:
         """Leave no space for a while, with commands at work."""
@@ -375,6 +468,7 @@ class Chaos:
         """Stop what runs, and put the clock right."""
         self._clock.write_text("0")
         deadline = time.monotonic() + HUNG_SECONDS
+        self._frozen_helpers = dict.fromkeys(self._frozen_helpers, 0.0)
         if self._server:
             self._server.frozen_until = 0.0
             self._signal(self._server, signal.SIGCONT)
@@ -412,10 +506,12 @@ class Chaos:
         )
 
     def _start(self, arguments: tuple[str, ...]) -> Running:
+        is_older = self._older is not None and self.chance.random() < OLDER_SHARE
+        python = str(self._older / ".venv" / "bin" / "python") if self._older and is_older else sys.executable
         output = self._output / str(next(self._numbers))
         with output.with_suffix(".out").open("w") as stdout, output.with_suffix(".err").open("w") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", "annai", "--verbose", *arguments],
+                [python, "-m", "annai", "--verbose", *arguments],
                 cwd=self.tree,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
@@ -424,13 +520,16 @@ class Chaos:
                 text=True,
             )
         process.args = output
-        return Running(process, " ".join(arguments))
+        return Running(process, " ".join(arguments), is_older)
 
     def _judge(self, ended: Running) -> None:
         """Note how a process ended; a traceback, or an answer that cannot be read, is a fault."""
         code, output = ended.process.returncode, Path(str(ended.process.args))
         said = output.with_suffix(".err").read_text(errors="replace")
         name = ended.name.split(" ", 1)[0]
+        if ended.is_older:
+            self.done[f"another version: {name}"] += 1
+            return
         self.ended[f"{name}: {'killed' if ended.was_killed else f'exit {code}'}"] += 1
         if "Traceback" in said or "unexpected error" in said:
             self.faults.append(f"`annai {name}`: {failure(said)}")
@@ -468,7 +567,7 @@ class Chaos:
         return found
 
     def _files(self) -> list[Path]:
-        return sorted(each for each in self.tree.glob("*/*") if each.is_file())
+        return sorted(each for each in self.tree.glob("[!.]*/*") if each.is_file())
 
     def _any_file(self) -> Path:
         return self.chance.choice(self._files())
@@ -503,21 +602,25 @@ def compare(chaos: Chaos) -> list[str]:
     os.environ |= {name: chaos.environment[name] for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")}
     fresh = chaos.aside / chaos.tree.name
     shutil.copytree(chaos.tree, fresh)
-    for folder in (chaos.tree, fresh):
-        done = chaos.run("import", "-m", "update", "--allow-deletions", cwd=folder)
-        if done.returncode:
-            return [f"the index cannot be brought up to date: {last_line(done.stderr)}"]
     try:
-        with opened(chaos.tree) as old, opened(fresh) as new:
-            faults = [f"check: {fault}" for fault in maintenance.check(old.store)]
-            return faults + differing_documents(old, new) + differing_answers(old, new)
+        with brought_up_to_date(chaos, chaos.tree) as old:
+            if chaos.index_name == NO_FILE:
+                # One database holds one project.
+                settings = chaos.own_settings.read_text()
+                chaos.own_settings.write_text(re.sub(r'/annai"$', '/fresh"', settings, flags=re.MULTILINE))
+            with brought_up_to_date(chaos, fresh) as new:
+                faults = [f"check: {fault}" for fault in maintenance.check(old.store)]
+                return faults + differing_documents(old, new) + differing_answers(old, new)
     except AnnaiError as error:
         return [f"the index cannot be read: {error}"]
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Engine]:
-    """The folder's project, in this process."""
+def brought_up_to_date(chaos: Chaos, folder: Path) -> Iterator[Engine]:
+    """The folder's project, in this process, once a command has indexed what there is."""
+    done = chaos.run("import", "-m", "update", "--allow-deletions", cwd=folder)
+    if done.returncode:
+        raise StoreError(last_line(done.stderr))
     with Engine(load_config(docs_dir=folder)) as engine:
         yield engine
 
@@ -579,7 +682,8 @@ def small_disk(folder: Path) -> Iterator[bool]:
     try:
         yield True
     finally:
-        subprocess.run([str(shutil.which("umount")), str(folder)], check=True)
+        # Chroma keeps files open in this process until it ends.
+        subprocess.run([str(shutil.which("umount")), "--lazy", str(folder)], check=True)
 
 
 def shifted_clock(folder: Path) -> Path | None:
