@@ -9,6 +9,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import pytest
@@ -171,7 +172,7 @@ OTHERS: dict[str, Callable[[], bytes]] = {
 }
 
 BOMBS: dict[str, Callable[[], bytes]] = {
-    **{f"{kind}{suffix}": lambda k=kind, s=suffix: ZIPPED[k](s) for suffix, kind in product(PARTS, ZIPPED)},
+    **{f"{kind}{suffix}": partial(ZIPPED[kind], suffix) for suffix, kind in product(PARTS, ZIPPED)},
     **OTHERS,
 }
 
