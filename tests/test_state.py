@@ -292,6 +292,10 @@ def test_a_project_that_was_moved_or_renamed_takes_its_index_and_collections_alo
     outside.mkdir()
     (outside / "b.md").write_text("# Bananas\n\nA banana a day.")
     apples("collection", "add", "fruit", "-d", "Yellow ones", "-s", str(outside))
+    inside = apples.folder / "inside"
+    inside.mkdir()
+    (inside / "c.md").write_text("# Cherries\n\nA cherry a day.")
+    apples("collection", "add", "inside", "-d", "Red ones", "-s", "inside")
     apples("search", "banana")
     moved = tmp_path / "elsewhere" / "果物"
     moved.parent.mkdir()
@@ -299,6 +303,13 @@ def test_a_project_that_was_moved_or_renamed_takes_its_index_and_collections_alo
     apples.folder.rename(moved)
     again = Annai(moved / "below")
     assert paths(again, "banana") == ["b.md"]
+    assert paths(again, "cherry", "-c", "inside") == ["c.md"]
+    assert str(moved / "inside") in again("collection", "ls", "--json").stdout
+    moved.rename(moved.with_name("again"))
+    moved = moved.with_name("again")
+    again = Annai(moved / "below")
+    (moved / "inside" / "c.md").write_text("# Dates\n\nA date a day.")
+    assert paths(again, "date", "-c", "inside") == ["c.md"]
     assert "Yellow ones" in again("collection", "ls", "--json").stdout
     assert [each.root for each in known_projects() if each.root in (apples.folder, moved)] == [moved]
 

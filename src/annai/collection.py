@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from annai import state
 from annai.config import Config, override
 from annai.errors import CollectionError
 from annai.settings import Chunking
@@ -270,6 +271,17 @@ def update(
         new = dataclasses.replace(new, owner=owner, origin=NAMED)
     store.save_collection(new)
     return new
+
+
+def follow_project(store: DocumentWriter, config: Config) -> None:
+    """Once a project was moved: the folders in it that are collections were moved with it."""
+    if not (formers := state.former_roots(config.state_folder)):
+        return
+    for former in formers:
+        for each in store.collections():
+            if each.source.is_relative_to(former) and is_own(store, config, each):
+                store.save_collection(dataclasses.replace(each, source=config.root / each.source.relative_to(former)))
+    (config.state_folder / state.MOVED).unlink(missing_ok=True)
 
 
 def delete(store: DocumentWriter, config: Config, name: str) -> None:

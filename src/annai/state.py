@@ -34,6 +34,9 @@ PROJECTS = "projects"
 RECORD = "project"
 """The file that says whose state a folder holds: the mark of the project's folder, a line end, and its path."""
 
+MOVED = "moved"
+"""The file that names the folders which a project had before, until its collections have followed it."""
+
 MACHINE = "machine"
 """The file that holds the machine's name."""
 
@@ -105,6 +108,8 @@ def locate(root: Path, environment: Mapping[str, str] = os.environ) -> Path:
         if moved := _moved(home, (root,)):
             # Another process may have done it by now; one that still works in the old place finds its index gone.
             with suppress(OSError):
+                with open(moved.folder / MOVED, "ab", opener=private_opener) as stream:
+                    stream.write(os.fsencode(moved.root) + b"\0")
                 moved.folder.rename(folder)
                 _write(folder, root)
             folder = folder if _read(folder) else moved.folder
@@ -119,6 +124,14 @@ def locate(root: Path, environment: Mapping[str, str] = os.environ) -> Path:
             STATE_VARIABLE,
         )
     return folder
+
+
+def former_roots(folder: Path) -> list[Path]:
+    """The folders that a project had before it was moved, as far as its collections have not followed it yet."""
+    try:
+        return [Path(os.fsdecode(each)) for each in (folder / MOVED).read_bytes().split(b"\0") if each]
+    except OSError:
+        return []
 
 
 def is_known(folder: Path, home: Path) -> bool:

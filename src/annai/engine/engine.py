@@ -83,6 +83,8 @@ class Engine(Project):
         """Why that worker cannot index now, as a sentence: its embedder is down, say."""
         self._queued = 0
         self._left_out_counts = LeftOutCounts()
+        if not self.read_only:
+            collections.follow_project(self.store, config)
         if not self.read_only and any(each.name.endswith(STAGING_SUFFIX) for each in self.store.collections()):
             self._updates.delete_abandoned()
 
