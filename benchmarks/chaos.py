@@ -654,15 +654,17 @@ def contents(engine: Engine) -> dict[str, object]:
 def differing_answers(old: Engine, new: Engine) -> list[str]:
     """Questions that the two answer differently; a graph that grew in another order may find other neighbours."""
     modes = ("keyword",) if old.config.store.engine in ("lancedb", "chroma") else get_args(Mode)
-    return [
-        f"{query!r} ({mode}) is answered differently"
-        for query in QUERIES
-        for mode in modes
-        if answers(old, query, mode) != answers(new, query, mode)
-    ]
+    found = []
+    for query in QUERIES:
+        for mode in modes:
+            known, wanted = (answers(each, query, mode) for each in (old, new))
+            if known != wanted:
+                parts = next(pair for pair in zip(known, wanted, strict=True) if pair[0] != pair[1])
+                found.append(f"{query!r} ({mode}) is answered differently: {parts[0]} and not {parts[1]}")
+    return found
 
 
-def answers(engine: Engine, query: str, mode: Mode) -> object:
+def answers(engine: Engine, query: str, mode: Mode) -> tuple[object, ...]:
     """What a question finds, by score; of those that share the last place, which ones there are is chance."""
     answer = engine.search(query, mode=mode, limit=20, refresh=False)
     rows = sorted((-round(hit.score, 4), hit.path, hit.start_line) for hit in answer)
