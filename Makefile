@@ -41,7 +41,8 @@ fuzz: $(VENV)/.dev
 	ANNAI_FUZZ=1500 $(BIN)/pytest tests/fuzz
 
 chaos: $(VENV)/.dev
-	$(BIN)/python benchmarks/chaos.py
+	$(BIN)/python benchmarks/chaos.py --minutes 7
+	for engine in lancedb chroma postgres; do $(BIN)/python benchmarks/chaos.py --minutes 1 --engine $$engine || exit 1; done
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
