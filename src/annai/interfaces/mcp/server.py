@@ -41,7 +41,7 @@ LISTING_TIME_SHARE = 0.01
 NOTICE_SECONDS = 5.0
 """Clients hear of changes in the list of documents at most this often: while much is indexed, it never rests."""
 
-MAX_LISTENERS = 200
+MAX_LISTENERS = 1_000
 """Streams of changes that are open at once; each client needs one."""
 
 MAX_INSTRUCTIONS_BYTES = 1000
