@@ -39,6 +39,7 @@ from annai.config import load_config
 from annai.engine import Engine
 from annai.errors import AnnaiError, StoreError
 from annai.state import locate
+from annai.stores.sqlite import database
 from annai.upkeep import maintenance
 
 MARK = "ANNAI_CHAOS"
@@ -436,7 +437,10 @@ class Chaos:
             source = apsw.Connection(f"file:{file}?mode=ro", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
             draft = self.aside / "draft.sqlite"
             draft.unlink(missing_ok=True)
-            target = apsw.Connection(str(draft))
+            # What is still in the log gets its checksums as it is written here, if there is a header that says so.
+            target = apsw.Connection(str(draft), vfs=database.VERIFYING if database.can_verify() else None)
+            target.reserve_bytes("main", source.reserve_bytes("main"))
+            target.execute("CREATE TABLE before (x)")
             with target.backup("main", source, "main") as backup:
                 backup.step()
             target.close()
