@@ -310,3 +310,12 @@ def test_a_result_that_holds_every_word_is_a_match(engine: Engine, write: Write)
     write("b.md", "# Other\n\nSome pear text.")
     assert engine.search("apples").confident
     assert not engine.search("apples oranges melons cherries").confident
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword"])
+def test_what_scores_alike_comes_by_path_however_it_was_indexed(engine: Engine, write: Write, mode: Mode) -> None:
+    names = ["c.md", "a.md", "b.md"]
+    for name in names:
+        write(name, "# Same\n\nThe apple is red.\n")
+        engine.refresh()
+    assert [hit.path for hit in found(engine, "apple", mode=mode, limit=20)] == sorted(names)

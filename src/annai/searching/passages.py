@@ -18,6 +18,7 @@ from annai.embedders.static import token_model
 from annai.searching.closeness import Closeness, closeness
 from annai.searching.ranking import Candidates, Compare, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
 from annai.stores.base import PassageSearcher
+from annai.stores.scores import cosines
 from annai.text.fields import FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import exact_phrases, is_cjk, phrase_score, query_words
 from annai.timer import timer
@@ -178,7 +179,7 @@ def _candidates(
     similarities = defaultdict(float, similarity)
     if vector is not None:
         missing = [*({each.key for each in stored} | {each.root_key for each in stored}) - similarities.keys()]
-        similarities.update(zip(missing, (store.vectors(missing, len(vector)) @ vector).tolist(), strict=True))
+        similarities.update(zip(missing, cosines(store.vectors(missing, len(vector)), vector).tolist(), strict=True))
     keyword_shares = np.array([keywords.get(each.key, 0.0) for each in stored])
     is_cjk_query = any(map(is_cjk, text))
     roots = np.array([each.root_key for each in stored])

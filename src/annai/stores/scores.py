@@ -1,9 +1,15 @@
-"""Which passages score highest?"""
+"""How near is a vector, and which passages score highest?"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annai.stores.base import Scored
+
+
+def cosines(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The cosine of each row with a vector; rows that are equal have the same, which BLAS does not give them."""
+    found: NDArray[np.float32] = np.einsum("ij,j->i", vectors, vector)
+    return found
 
 
 def top_scores(keys: NDArray[np.int64], scores: NDArray[np.floating], limit: int) -> list[Scored]:

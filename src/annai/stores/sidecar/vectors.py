@@ -24,6 +24,7 @@ from annai.answers import Where
 from annai.config import Config
 from annai.errors import IndexBusy, StoreError, StoreFull
 from annai.stores.base import IndexedDocument, Store, Vectors
+from annai.stores.scores import cosines
 from annai.stores.sidecar.claims import Claims
 from annai.stores.sidecar.copying import Copying, outside
 from annai.stores.sidecar.health import Health
@@ -176,7 +177,7 @@ class SidecarVectors(VectorIndex):
         best, scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
         for start in range(0, len(keys), SCAN_BATCH):
             part = keys[start : start + SCAN_BATCH]
-            found = self._file.documents.vectors(part.tolist(), len(vector)) @ vector
+            found = cosines(self._file.documents.vectors(part.tolist(), len(vector)), vector)
             best, scores = np.append(best, part), np.append(scores, found)
             if len(best) > count:
                 chosen = np.argpartition(-scores, count)[:count]

@@ -12,7 +12,7 @@ from annai.answers import Where
 from annai.config import Config
 from annai.errors import StoreError
 from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors
-from annai.stores.scores import top_scores
+from annai.stores.scores import cosines, top_scores
 from annai.stores.sqlite.collections import Collections
 from annai.stores.sqlite.database import Database, make_index_file
 from annai.stores.sqlite.documents import DocumentRow, Documents
@@ -185,7 +185,7 @@ class SqliteStore(Store):
         keys = np.sort(self._vectors.candidates(vector, candidate_count(limit), where))
         if not len(keys):
             return []
-        return top_scores(keys, self._documents.vectors(keys.tolist(), len(vector)) @ vector, limit)
+        return top_scores(keys, cosines(self._documents.vectors(keys.tolist(), len(vector)), vector), limit)
 
     def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
         """By the lists of the words."""
