@@ -347,6 +347,20 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: bytes) -> None:
     assert embedder.batches == [["a"]]
 
 
+def test_a_vector_that_was_damaged_is_embedded_again(tmp_path: Path) -> None:
+    file = tmp_path / "cache.sqlite"
+    embedder = cached(file)
+    rows = embedder.embed_documents(["a", "b"])
+    embedder.close()
+    connection = apsw.Connection(str(file))
+    first = "WHERE key = (SELECT min(key) FROM vectors)"
+    connection.execute(f"UPDATE vectors SET vector = CAST(x'01' || substr(vector, 2) AS BLOB) {first}")  # noqa: S608 - it is ours
+    connection.close()
+    again = cached(file)
+    assert again.embed_documents(["a", "b"]) == pytest.approx(rows)
+    assert len([*chain(*again.batches)]) == 1
+
+
 def test_without_a_usable_cache_texts_are_embedded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("in the way")
     embedder = cached(tmp_path / "file" / "cache.sqlite")

@@ -7,6 +7,7 @@ and if anything is wrong with it, annai embeds without it.
 import hashlib
 import logging
 import threading
+from binascii import crc32
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -33,7 +34,7 @@ BUSY_TIMEOUT_MS = 2_000
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (
     key BLOB PRIMARY KEY,     -- of the embedder's identity and the text
-    vector BLOB NOT NULL,     -- float16
+    vector BLOB NOT NULL,     -- float16, and a checksum of it: a damaged one is embedded again
     used INTEGER NOT NULL     -- the higher, the later it was last used
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS vectors_used ON vectors (used);
@@ -99,8 +100,11 @@ class VectorCache:
             if self._broken:
                 return None
             try:
-                self._connection = self._connection or _open(self._file)
+                self._connection = self._connection or _connect(self._file)
                 return work(self._connection)
+            except (apsw.NotADBError, apsw.CorruptError):
+                self._delete_file()
+                return None
             except apsw.BusyError:
                 return None
             except (apsw.Error, OSError) as error:
@@ -108,15 +112,13 @@ class VectorCache:
                 self._broken = True
                 return None
 
-
-def _open(file: Path) -> apsw.Connection:
-    try:
-        return _connect(file)
-    except (apsw.NotADBError, apsw.CorruptError):
-        # Everything in it can be made again.
-        for path in (file, file.with_name(file.name + "-wal"), file.with_name(file.name + "-shm")):
-            path.unlink(missing_ok=True)
-        return _connect(file)
+    def _delete_file(self) -> None:
+        """It is damaged, and everything in it can be made again."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+        for suffix in ("", "-wal", "-shm"):
+            self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
 
 
 def _connect(file: Path) -> apsw.Connection:
@@ -124,6 +126,7 @@ def _connect(file: Path) -> apsw.Connection:
     make_private_file(file)
     connection = apsw.Connection(str(file))
     try:
+        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")
         connection.execute(_SCHEMA)
@@ -138,13 +141,19 @@ def _key(identity: str, text: str) -> bytes:
     return hashlib.blake2b(whole, digest_size=16).digest()
 
 
+def _checksum(key: bytes, vector: bytes) -> bytes:
+    return crc32(key + vector).to_bytes(4, "little")
+
+
 def _read(connection: apsw.Connection, keys: Sequence[bytes]) -> dict[bytes, HalfVector]:
     found = {}
     latest = _latest(connection)
     stale = []
     for key in dict.fromkeys(keys):
         for vector, used in connection.execute("SELECT vector, used FROM vectors WHERE key = ?", (key,)):
-            found[key] = np.frombuffer(vector, np.float16)
+            if vector[-4:] != _checksum(key, vector[:-4]):
+                continue
+            found[key] = np.frombuffer(vector[:-4], np.float16)
             if used < latest:
                 stale.append((latest, key))
     if stale:
@@ -156,7 +165,7 @@ def _read(connection: apsw.Connection, keys: Sequence[bytes]) -> dict[bytes, Hal
 def _write(connection: apsw.Connection, fresh: dict[bytes, HalfVector], max_bytes: int) -> None:
     with connection:
         used = _latest(connection) + 1
-        rows = [(key, vector.tobytes(), used) for key, vector in fresh.items()]
+        rows = [(key, (raw := vector.tobytes()) + _checksum(key, raw), used) for key, vector in fresh.items()]
         connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
         if _size(connection) > max_bytes:
             row_bytes = max(_size(connection) // max(_count(connection), 1), 1)
