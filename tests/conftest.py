@@ -18,6 +18,7 @@ from annai.config import Config, find_settings, load_config, override, user_fold
 from annai.engine import Engine
 from annai.interfaces.cli import run
 from annai.state import locate
+from annai.stores.sqlite.database import _connect
 from annai.trust import TrustStore
 
 # Machines are shared: how long an example takes says nothing about the code.
@@ -80,6 +81,14 @@ def trust(folder: Path) -> None:
 def state_of(folder: Path) -> Path:
     """Where the state of a project is."""
     return locate(folder.resolve())
+
+
+def edit_index(folder: Path, *statements: str) -> None:
+    """Change the index of a project behind annai's back, with checksums that are right."""
+    connection = _connect(str(state_of(folder) / "index.sqlite"))
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
 
 
 def quick_config(folder: Path) -> Config:

@@ -10,7 +10,8 @@ Every error that annai raises on purpose is an `AnnaiError`. Its message says wh
     │   ├── SkippedFile       it is not a document: binary, or over the size limit
     │   └── UnreadableFile    it may be one, but reading it failed this time
     ├── StoreError            the index could not be opened, read or written
-    │   ├── NotAnIndex        the file is not an annai index, or it is damaged
+    │   ├── NotAnIndex        the file is not an annai index
+    │   ├── DamagedIndex      the index is not as it was written
     │   ├── NewerIndex        a newer annai wrote it
     │   ├── StoreFull         the disk is full
     │   ├── StoreReadOnly     the index or its folder cannot be written
@@ -86,7 +87,11 @@ class StoreError(AnnaiError):
 
 
 class NotAnIndex(StoreError):
-    """The file is not an annai index, or it is damaged."""
+    """The file is not an annai index."""
+
+
+class DamagedIndex(StoreError):
+    """The index is not as it was written; `annai store check --repair` builds it again."""
 
 
 class NewerIndex(StoreError):

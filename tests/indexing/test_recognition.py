@@ -61,10 +61,6 @@ def test_vectors_of_another_model_are_never_mixed_with_those_of_the_index(
         with pytest.raises(EmbedderMismatch, match=rf"{CHANGED}.*`annai import -c root -m replace`"):
             engine.import_collection()
         assert engine.store.document("root", "cherry.md") is None
-        apple = engine.store.document("root", "apple.md")
-        assert apple
-        with pytest.raises(EmbedderMismatch, match=CHANGED):
-            engine.restore("root", apple)
     with Engine(config) as engine:
         # By words alone, and that is said; the service got no request more for it.
         asked = len(service.requests)

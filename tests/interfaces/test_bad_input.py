@@ -16,7 +16,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.conftest import Annai, results, state_of
+from tests.conftest import Annai, edit_index, results, state_of
 
 Write = Callable[[str, str], Path]
 
@@ -86,9 +86,7 @@ def test_a_file_that_is_no_index_is_left_alone(annai: Annai, write: Write) -> No
 def test_an_index_of_a_newer_version_is_left_alone(annai: Annai, write: Write) -> None:
     write("a.md", "# A")
     annai("import")
-    connection = apsw.Connection(str(state_of(annai.folder) / "index.sqlite"))
-    connection.execute("PRAGMA user_version = 999")
-    connection.close()
+    edit_index(annai.folder, "PRAGMA user_version = 999")
     assert "was written by a newer annai" in annai("search", "x", code=1).stderr
 
 

@@ -6,14 +6,13 @@ from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
 
-import apsw
 import pytest
 
 from annai.config import load_config
 from annai.engine import Engine
 from annai.interfaces import doctor
 from annai.interfaces.doctor import Found, examine
-from tests.conftest import Annai, state_of
+from tests.conftest import Annai, edit_index, state_of
 
 HASHING = '[embedding]\nprovider = "hashing"\n'
 SECRET = "s3cr3t-key"  # noqa: S105 - of nothing
@@ -57,10 +56,7 @@ def trusted(text: str) -> Break:
 
 def sql(*statements: str) -> Break:
     def run(folder: Path, _patch: pytest.MonkeyPatch) -> None:
-        connection = apsw.Connection(str(state_of(folder) / "index.sqlite"))
-        for statement in statements:
-            connection.execute(statement)
-        connection.close()
+        edit_index(folder, *statements)
 
     return run
 

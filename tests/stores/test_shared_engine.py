@@ -66,27 +66,6 @@ def drop(neighbours: Neighbours, name: str) -> None:
         neighbours._client.delete_collection(name)
 
 
-def forget_claims(config: Config) -> None:
-    """Make the index file one that an annai made which did not know of names of its own."""
-    with SqliteStore(config.database_path) as store:
-        for statement in (
-            "DROP TABLE identity",
-            "DROP TABLE engine_copies",
-            "ALTER TABLE files DROP COLUMN ctime_ns",
-            "DROP TABLE metadata",
-            "ALTER TABLE collections DROP COLUMN chunk_size",
-            "ALTER TABLE collections DROP COLUMN chunk_overlap",
-            "ALTER TABLE collections DROP COLUMN owner",
-            "ALTER TABLE collections DROP COLUMN origin",
-            "ALTER TABLE collections DROP COLUMN probe",
-            "ALTER TABLE generation DROP COLUMN compacted",
-            "DROP INDEX leftovers_by_key",
-            "DROP INDEX leftovers_by_time",
-            "PRAGMA user_version = 4",
-        ):
-            store._database.rows(statement)
-
-
 def test_a_repair_in_one_project_leaves_the_other_alone(project: Project) -> None:
     with Engine(project("apple")) as first, Engine(project("pear")) as second:
         first.refresh()
@@ -133,38 +112,6 @@ def test_a_project_that_moves_keeps_its_names(project: Project, tmp_path: Path) 
     with Engine(moved) as first:
         assert sidecar(first).neighbours.own_names() == names
         assert found(first, "apple number 7") == before
-
-
-def test_an_older_index_is_copied_to_names_of_its_own_and_the_old_ones_stay(project: Project) -> None:
-    config = project("apple")
-    fixed = {"lancedb": "passages"}.get(config.store.engine, "annai")
-    with Engine(override(config, "store", collection_name=fixed)) as old:
-        old.refresh()
-        names, before = sidecar(old).neighbours.own_names(), found(old, "apple number 7")
-    forget_claims(config)
-    with Engine(config) as new:
-        own = sidecar(new).neighbours.own_names()
-        assert own
-        assert {*own}.isdisjoint(names)
-        assert {*names} <= {*sidecar(new).neighbours.names()}
-        assert maintenance.check(new.store) == []
-        assert found(new, "apple number 7") == before
-        maintenance.repair(new)
-        assert {*names} <= {*sidecar(new).neighbours.names()}
-
-
-@pytest.mark.parametrize("engine", ["lancedb", "chroma"])
-def test_an_older_index_beside_its_own_folder_is_used_as_it_is(docs: Path, engine: str) -> None:
-    (docs / "apple.md").write_text("# Apple\n\nAll about apples.\n")
-    config = override(quick_config(docs), "store", engine=engine)
-    with Engine(config) as old:
-        old.refresh()
-        names = sidecar(old).neighbours.names()
-    forget_claims(config)
-    with Engine(config) as new:
-        assert sidecar(new).neighbours.names() == names
-        assert maintenance.check(new.store) == []
-        assert found(new, "apples")[0][0] == "apple.md"
 
 
 def test_vectors_that_the_engine_lost_are_copied_when_the_index_is_opened(project: Project) -> None:

@@ -3,7 +3,6 @@
 import threading
 from pathlib import Path
 
-import apsw
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from annai.stores.sqlite.database import Database
 from annai.stores.sqlite.passage_table import PassageTable
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection
-from tests.stores.test_contract import DESCRIBED, DIMENSION, described, indexed
+from tests.stores.test_contract import DIMENSION, indexed
 
 
 def test_the_error_that_ended_a_transaction_is_the_one_that_is_raised(tmp_path: Path) -> None:
@@ -52,41 +51,6 @@ def test_lists_of_words_are_kept_up_to_a_limit_and_the_latest_stay(monkeypatch: 
     assert [word for word in "abcde" if kept.get(word)] == ["a", "c", "d", "e"]
     kept.add("longer than half", postings._Holders(np.zeros(201, np.int64), np.zeros(201, postings.POSTING)))
     assert kept.get("longer than half") is None
-
-
-def test_an_older_file_tells_what_documents_say_about_themselves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "index.sqlite"
-    with SqliteStore(file) as store:
-        store.save_collection(Collection("a", Path("/a")))
-        store.write("a", described(DESCRIBED))
-        fields, tags = store.fields("a"), sorted(store.metadata("a", "tags"))
-        assert tags
-    with SqliteStore(file) as older:
-        columns = (
-            ("collections", "owner"),
-            ("collections", "origin"),
-            ("collections", "probe"),
-            ("generation", "compacted"),
-        )
-        newer = (f"ALTER TABLE {table} DROP COLUMN {name}" for table, name in columns)
-        for statement in ("DROP TABLE metadata", *newer, "PRAGMA user_version = 7", "PRAGMA wal_checkpoint(TRUNCATE)"):
-            older._database.rows(statement)
-
-    def open_read_only(database: Database) -> apsw.Connection:
-        database.read_only = True
-        return database._open_as_it_is()
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Database, "_open", open_read_only)
-        with SqliteStore(file) as reader:
-            assert (reader.fields("a"), sorted(reader.metadata("a", "tags"))) == (fields, tags)
-            assert reader.read_only
-            assert [each.name for each in reader.collections()] == ["a"]
-    with SqliteStore(file) as upgraded:
-        assert upgraded._database.number("PRAGMA user_version") > 7
-        assert (upgraded.fields("a"), sorted(upgraded.metadata("a", "tags"))) == (fields, tags)
 
 
 def test_passages_that_are_read_while_others_are_written_are_of_one_state(tmp_path: Path) -> None:

@@ -41,7 +41,6 @@ from annai.stores.scoped import ScopedStore
 from annai.types import (
     IMPLICIT_COLLECTION,
     Collection,
-    Document,
     FolderEntry,
     ImportMode,
     ImportSummary,
@@ -318,10 +317,6 @@ class Engine(Project):
             if mine:
                 self.store.sweep()
             return mine
-
-    def restore(self, name: str, document: Document) -> None:
-        """Index a document once more from the text that the index itself holds."""
-        self._indexer.restore(collections.find(self.store, self.config, name), document)
 
     # Searching
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from annai.collection import check_owner, chunking_of, find, here
+from annai.collection import check_owner, find, here
 from annai.config import Config
 from annai.errors import AnnaiError, CollectionError, StoreError
 from annai.files.scanner import Scan
@@ -16,12 +16,10 @@ from annai.indexing.pipeline import Pipeline
 from annai.indexing.preparation import TO_READ, Prepared
 from annai.indexing.probe import KILLED_TWICE, find_killers
 from annai.indexing.recipe import check_settings, record_settings
-from annai.indexing.recognition import check_model
 from annai.indexing.run import Run
-from annai.splitters.base import load_splitter
 from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, STAGING_SUFFIX, RequestResult, Store
 from annai.timer import timer, timestamp
-from annai.types import Change, ChangeKind, Collection, Document, LeftOut, Problem, Request
+from annai.types import Change, ChangeKind, Collection, LeftOut, Problem, Request
 
 CLAIM_FILES, CLAIM_SHARE, CLAIM_SECONDS = 128, 1 / 32, 3.0
 """Requests taken from the queue at a time: at least so many, to embed them together, at least this share of a run,
@@ -149,19 +147,6 @@ class Indexer:
         built = next((each for each in self._store.collections() if each.name == name), staging)
         self._store.save_collection(dataclasses.replace(built, imported_at=timestamp()))
         return Replaced(outcomes, found.left_out)
-
-    def restore(self, collection: Collection, document: Document) -> None:
-        """Split, embed and write a document again, from its text in the index."""
-        from annai.text.outline import outline  # only a repair needs it here
-
-        embedder = self._pipeline.embedder(collection)
-        if not embedder.is_additive:
-            check_model(self._store, collection, embedder.identity, embedder.probed or embedder.probe())
-        whole = dataclasses.replace(document, outline=outline(document.text, document.format, document.body_start))
-        chunking = chunking_of(self._config, collection)
-        sections = load_splitter(chunking.strategy)(whole, chunking)
-        change = Change(ChangeKind.UPDATED, document.path, collection.source / document.path)
-        self._pipeline.write(collection, [Prepared(change, whole, sections)])
 
     def _process_requests(self, name: str, requests: dict[str, Request], run: Run) -> Outcomes:
         """Compare the requested files with the disk, and index those that changed; what is done leaves `requests`."""

@@ -126,7 +126,10 @@ def _python() -> Found:
 def _annai() -> Found:
     import apsw
 
-    libraries = [f"SQLite {apsw.sqlite_lib_version()}"]
+    from annai.stores.sqlite.database import can_verify
+
+    checksums = "" if can_verify() else " without page checksums"
+    libraries = [f"SQLite {apsw.sqlite_lib_version()}{checksums}"]
     for name in ("numpy", "mcp"):
         try:
             libraries.append(f"{name} {version(name)}")

@@ -370,6 +370,9 @@ class StoreUpkeep(ABC):
     def size_on_disk(self) -> int:
         """Bytes that the whole index takes on disk."""
 
+    def verify(self) -> None:  # noqa: B027 - most engines look after that themselves
+        """Read all that is kept, and raise `DamagedIndex` if anything is not as it was written."""
+
     @abstractmethod
     def inventory(self) -> Inventory:
         """What the index holds for each key, whether or not a document owns it: to be compared with the documents."""

@@ -3,15 +3,18 @@
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annai.config import Config
 from annai.definitions import dataclass
 from annai.engine import Engine
 from annai.errors import CollectionError, StoreError
 from annai.project import Done, Progress
 from annai.stores.base import IndexedDocument, Inventory, Store
+from annai.stores.sqlite.database import set_aside
 from annai.text.fields import passage_fields
 from annai.text.keywords import extract_keywords
 from annai.types import Collection, Document, FileState, StoredSection
@@ -45,7 +48,8 @@ class MigrationSummary:
 
 
 def check(store: Store) -> list[Fault]:
-    """Compare documents, sections, vectors and keywords with each other."""
+    """Compare documents, sections, vectors and keywords with each other; raises `DamagedIndex` if it is damaged."""
+    store.verify()
     with store.snapshot():
         inventory = store.inventory()
         owned: list[int] = []
@@ -75,24 +79,24 @@ def check(store: Store) -> list[Fault]:
 
 
 def repair(engine: Engine) -> list[Fault]:
-    """Rebuild from the stored documents whatever is inconsistent, and return the faults that are left.
-
-    A document whose own text is gone is forgotten, so that the next update reads its file again.
-    """
+    """Index again the files of whatever is inconsistent, and return the faults that are left."""
     store = engine.store
     with engine.alone():
         store.sweep()
         for fault in check(store):
-            if not fault.path:
-                continue
-            document = store.document(fault.collection, fault.path)
-            if document is not None:
-                engine.restore(fault.collection, document)
-            else:
+            if fault.path:
                 state = store.states(fault.collection, [fault.path])[fault.path]
                 store.write(fault.collection, states=[replace(state.marked_as_changed(), problem=None)])
-        store.sweep()
-        return [fault for fault in check(store) if not _will_be_read_again(store, fault)]
+    engine.rebuild()
+    return check(store)
+
+
+def rebuild(config: Config, *, progress: Progress | None = None) -> Path:
+    """Index every file again into a new index file that knows what was registered; returns where the damaged one is."""
+    aside = set_aside(config.database_path)
+    with Engine(config) as engine:
+        engine.rebuild(progress=progress)
+    return aside
 
 
 def vacuum(engine: Engine) -> tuple[int, int]:
@@ -189,10 +193,6 @@ def _index(keys: NDArray[np.int64], key: int) -> int:
     """The index of a key among ascending keys; -1 if it is not there."""
     index = int(np.searchsorted(keys, key))
     return index if index < len(keys) and keys[index] == key else -1
-
-
-def _will_be_read_again(store: Store, fault: Fault) -> bool:
-    return bool(fault.path) and store.states(fault.collection, [fault.path])[fault.path].is_marked_as_changed
 
 
 def _copy(source: Store, target: Store, collection: Collection) -> Iterator[int]:

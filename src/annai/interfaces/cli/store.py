@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from annai.config import Config, override
+from annai.errors import DamagedIndex
 from annai.interfaces.cli.conventions import Group
 from annai.interfaces.cli.options import json_option, project_command
 from annai.interfaces.cli.progress import progress_bar
@@ -31,25 +32,33 @@ def command() -> None:
 
 
 @command.command("check", examples=("annai store check", "annai store check --repair", "annai store check --json"))
-@click.option("--repair", "repairing", is_flag=True, help="Rebuild from the stored documents whatever is inconsistent.")
+@click.option("--repair", "repairing", is_flag=True, help="Index again, from the files, whatever is inconsistent.")
 @json_option
 @project_command(server=False)
 @click.pass_context
 def check(context: click.Context, config: Config, repairing: bool, as_json: bool) -> None:
     """Check that the index is consistent.
 
-    Compares documents, sections, vectors and keywords. With --repair, whatever is
-    inconsistent is rebuilt from the documents in the index, and whatever belongs to
-    no document is removed.
+    Reads all of it, and compares documents, sections, vectors and keywords. With
+    --repair, the files of whatever is inconsistent are indexed again. A damaged index
+    is renamed and built again as a whole; the collections that you registered stay.
     """
     from annai.engine import Engine
     from annai.upkeep import maintenance  # it brings everything that indexes
 
-    with Engine(config) as engine:
-        faults = maintenance.check(engine.store)
-        if not as_json:
-            _show(faults)
-        left = maintenance.repair(engine) if faults and repairing else faults
+    try:
+        with Engine(config) as engine:
+            faults = maintenance.check(engine.store)
+            if not as_json:
+                _show(faults)
+            left = maintenance.repair(engine) if faults and repairing else faults
+    except DamagedIndex as error:
+        if not repairing:
+            raise
+        with progress_bar("Indexing") as progress:
+            aside = maintenance.rebuild(config, progress=progress)
+        say(f"The damaged index is now {aside}, which you can delete.")
+        faults, left = [maintenance.Fault(str(error))], []
     if as_json:
         print_json({"faults": [asdict(each) for each in faults], "repaired": len(faults) - len(left)})
         context.exit(bool(left))

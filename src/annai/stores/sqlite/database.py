@@ -1,10 +1,15 @@
-"""How is an index file opened, upgraded and used, so that every error says what to do?"""
+"""How is an index file opened, checked and used, so that every error says what to do?
 
-import json
+Every page has a checksum, by an extension of SQLite's that apsw brings: what was not written as it is read is an error,
+never an answer. Where apsw comes without it, the file has none, and only what SQLite itself notices is found.
+"""
+
+import errno
+import functools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +18,10 @@ import apsw
 import numpy as np
 
 from annai.config import Config, make_folders
-from annai.errors import NewerIndex, NotAnIndex, QueryError, StoreError, StoreFull, StoreReadOnly
+from annai.errors import DamagedIndex, NewerIndex, NotAnIndex, QueryError, StoreError, StoreFull, StoreReadOnly
 from annai.state import make_private_file
 from annai.stores.rows import NOT_TEXT, SQLValue
-from annai.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SELECT_METADATA
-from annai.text.metadata import metadata
+from annai.stores.sqlite.schema import APPLICATION_ID, SCHEMA, VERSION
 
 if TYPE_CHECKING:
     Binding = SQLValue | apsw.CArrayBinding
@@ -31,9 +35,17 @@ CACHE_KIB = 2_000
 BUSY_TIMEOUT_MS = 30_000
 """How long to wait for another process that is writing."""
 
+CHECKSUMS = Path(apsw.__file__).parent / "sqlite_extra_binaries" / "cksumvfs"
+"""The extension that writes and compares checksums. apsw.sqlite_extra would take 40 ms to say the same."""
 
-VERSION_BEFORE_METADATA = 7
-"""Files from this version on lack a table, and columns, that readers see made from the others."""
+VERIFYING = "cksmvfs"
+"""What the extension calls itself: a way to files."""
+
+CHECKSUM_BYTES = 8
+"""What it takes at the end of every page."""
+
+WAY_OUT = "annai store check --repair"
+"""What builds a damaged index again."""
 
 FileId = tuple[int, int]
 """Which file it is, whatever its name: its device and its inode."""
@@ -147,7 +159,7 @@ class Database:
 
     def size_on_disk(self) -> int:
         """Bytes of the file and its write-ahead log."""
-        return sum(file.stat().st_size for file in (self.path, *self._log_paths()) if file.exists())
+        return sum(file.stat().st_size for file in (self.path, *_log_paths(self.path)) if file.exists())
 
     def close(self) -> None:
         """Close the file, for every thread; closing twice is fine."""
@@ -180,12 +192,11 @@ class Database:
                 file = self._prepare_new_file()
             connection = self._open()
             self._opened.append(connection)
-            self._complete(connection)
             self._thread.connection, self._thread.file = connection, file or _identify(self.path)
             self._thread.opening = self._openings + is_new
             if is_new:
                 try:
-                    self._migrate()
+                    self._make_tables()
                     if is_replaced:
                         self.on_replaced()
                 except BaseException:
@@ -193,7 +204,7 @@ class Database:
                     raise
                 self._openings += 1
                 self._file = self._thread.file
-                self._logs = {log: _identify(log) for log in self._log_paths()}
+                self._logs = {log: _identify(log) for log in _log_paths(self.path)}
             if is_replaced:
                 logger.warning("%s was deleted or replaced, so it was opened anew", self.path)
             return connection
@@ -207,25 +218,25 @@ class Database:
 
     def _prepare_new_file(self) -> FileId | None:
         """Make the file if it was deleted, and remove the logs of the one before: SQLite would add them to this one."""
-        for log, known in self._logs.items():
-            if known is not None and _identify(log) == known:
-                log.unlink()
+        _delete_logs(self._logs)
         self._make_file()
         return _identify(self.path)
 
-    def _log_paths(self) -> list[Path]:
-        return [self.path.with_name(self.path.name + suffix) for suffix in ("-wal", "-shm")]
-
     def _open(self) -> apsw.Connection:
         try:
-            connection = apsw.Connection(str(self.path))
+            connection = _connect(str(self.path))
             connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+            if can_verify() and not _size(self.path):
+                connection.reserve_bytes("main", CHECKSUM_BYTES)
             # Asking for WAL where it already is reads only; a file or folder that cannot be written shows here.
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            self._check_length(connection)
             self.read_only = connection.readonly("main")
         except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError, apsw.FullError) as error:
+            if _is_damage(error):
+                raise
             self._is_full = isinstance(error, apsw.IOError | apsw.FullError)
             if self._is_full and not (self.path.is_file() and self.path.stat().st_size):
                 raise
@@ -236,51 +247,55 @@ class Database:
             self.read_only = True
         return connection
 
+    def _check_length(self, connection: apsw.Connection) -> None:
+        """Raise `DamagedIndex` if the last page is cut off: SQLite would take what is missing for zeros."""
+        page = int(connection.pragma("page_size"))
+        if _size(self.path) % page:
+            # Perhaps its writer died, and the log has it whole.
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            if _size(self.path) % page:
+                raise DamagedIndex(damaged(self.path))
+
     def _open_as_it_is(self) -> apsw.Connection:
         """A connection that writes nothing at all; nobody else has the file open, or there would be shared memory."""
         log = self.path.with_name(self.path.name + "-wal")
         if "unix-none" in apsw.vfs_names() and log.is_file() and log.stat().st_size:
-            connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY, vfs="unix-none")
+            connection = _connect(str(self.path), apsw.SQLITE_OPEN_READONLY, "unix-none")
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # keeps the index of the log in its own memory
             return connection
         uri = f"file:{self.path.as_posix().replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?immutable=1"
-        return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        return _connect(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
-    def _reads_older(self, version: int) -> bool:
-        """Whether a file of this version, which cannot be written, can be read without an upgrade."""
-        return self.read_only and version >= VERSION_BEFORE_METADATA
-
-    def _complete(self, connection: apsw.Connection) -> None:
-        """Show a connection that cannot write what an older file lacks."""
-        version = connection.pragma("user_version") if self.read_only else 0
-        if version == len(MIGRATIONS) or not self._reads_older(version):
-            return
-        if version <= VERSION_BEFORE_METADATA:
-            connection.create_scalar_function("annai_metadata", _metadata_json, 1)
-            connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS metadata AS {SELECT_METADATA}")
-        known = {row[1] for row in connection.execute("PRAGMA main.table_info(collections)")}
-        lacking = "".join(f", '' AS {name}" for name in ("owner", "origin", "probe") if name not in known)
-        connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS collections AS SELECT *{lacking} FROM main.collections")
-
-    def _migrate(self) -> None:
+    def _make_tables(self) -> None:
+        """Make a new file an index, and one of an older version a new one; its documents are indexed again."""
         version = self.number("PRAGMA user_version")
         ours = self.number("PRAGMA application_id") == APPLICATION_ID
         if not ours and self.number("SELECT count(*) FROM sqlite_schema"):
             raise NotAnIndex(f"{self.path} is a database, but not an annai index; name another file in database.path.")
-        if version > len(MIGRATIONS):
+        if version > VERSION:
             raise NewerIndex(
-                f"{self.path} was written by a newer annai (its version is {version}, this annai knows "
-                f"{len(MIGRATIONS)}); upgrade annai, or delete the file and annai builds a new one."
+                f"{self.path} was written by a newer annai (its version is {version}, this annai knows {VERSION}); "
+                "upgrade annai, or delete the file and annai builds a new one."
             )
-        if version == len(MIGRATIONS) or self._reads_older(version):
-            return
-        with self.writing():
-            self.connection.create_scalar_function("annai_metadata", _metadata_json, 1)
-            # Another process may have done it while this one waited for the lock.
-            for number in range(self.number("PRAGMA user_version"), len(MIGRATIONS)):
-                self.connection.execute(MIGRATIONS[number])
-                self.connection.execute(f"PRAGMA user_version = {number + 1}")
-            self.connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        expected = CHECKSUM_BYTES if can_verify() else 0
+        if version < VERSION:
+            with self.writing():
+                # Another process may have done it while this one waited for the lock.
+                if self.number("PRAGMA user_version") != VERSION:
+                    self._drop_tables()
+                    self.connection.execute(SCHEMA)
+                    self.connection.execute(f"PRAGMA user_version = {VERSION}")
+                    self.connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            if self.connection.reserve_bytes("main") < expected:
+                self.connection.reserve_bytes("main", expected)
+                self.connection.execute("VACUUM")
+        if not self.read_only and self.connection.reserve_bytes("main") != expected:
+            # The number itself was damaged; or apsw came, or went, with its checksums, and both cannot write one file.
+            raise DamagedIndex(damaged(self.path))
+
+    def _drop_tables(self) -> None:
+        for (name,) in self.rows("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"):
+            self.connection.execute('DROP TABLE "{}"'.format(name.replace('"', '""')))
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -289,10 +304,13 @@ class Database:
             yield
         except UnicodeEncodeError as error:
             raise QueryError(NOT_TEXT) from error
-        except (apsw.NotADBError, apsw.CorruptError) as error:
-            raise NotAnIndex(
-                f"{self.path} is not an annai index, or it is damaged; move it away and annai builds a new one."
+        except apsw.NotADBError as error:
+            raise DamagedIndex(
+                f"{self.path} is not an annai index, or it is damaged; name another file in database.path, or let "
+                f"`{WAY_OUT}` rename it and build a new one."
             ) from error
+        except (apsw.CorruptError, UnicodeDecodeError) as error:
+            raise DamagedIndex(damaged(self.path)) from error
         except apsw.FullError as error:
             raise StoreFull(no_space(self.path)) from error
         except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError) as error:
@@ -304,15 +322,72 @@ class Database:
         except apsw.NoMemError as error:
             raise MemoryError from error
         except apsw.IOError as error:
+            if _is_damage(error):
+                raise DamagedIndex(damaged(self.path)) from error
             raise StoreFull(
                 f"Writing {self.path} failed ({error}); check that the disk has space and is healthy, then run the "
                 "command again."
             ) from error
 
 
-def _metadata_json(*front_matter: SQLValue) -> str:
-    """What a document says about itself, as JSON, from its front matter as the file keeps it."""
-    return json.dumps(metadata(json.loads(str(front_matter[0]))))
+def set_aside(path: Path) -> Path:
+    """Rename a damaged index file, so that a new one can be made; whoever has it open goes on with that one."""
+    logs, aside = {log: _identify(log) for log in _log_paths(path)}, path.with_name(f"{path.name}.damaged")
+    try:
+        path.replace(aside)
+    except OSError as error:
+        raise StoreError(
+            f"{path} is damaged and could not be renamed ({error.strerror}); stop what uses it, then run "
+            f"`{WAY_OUT}` again."
+        ) from error
+    _delete_logs(logs)
+    return aside
+
+
+def can_verify() -> bool:
+    """Whether pages get checksums here: apsw's wheels bring what writes and compares them, other builds may not."""
+    return _load_checksums(CHECKSUMS)
+
+
+@functools.cache
+def _load_checksums(extension: Path) -> bool:
+    default = apsw.vfs_names()[0]
+    loader = apsw.Connection(":memory:")
+    try:
+        loader.enable_load_extension(True)
+        loader.load_extension(str(extension))
+    except (AttributeError, apsw.Error):
+        return False
+    finally:
+        loader.close()
+    # It makes itself the default, also for others who use SQLite in this process.
+    apsw.set_default_vfs(default)
+    return True
+
+
+def _connect(
+    name: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE, vfs: str | None = None
+) -> apsw.Connection:
+    """Open a file whose checksums are compared, if that can be, and whose schema may call nothing."""
+    connection = apsw.Connection(name, flags=flags, vfs=vfs or (VERIFYING if can_verify() else None))
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    return connection
+
+
+def _is_damage(error: apsw.Error) -> bool:
+    """Whether a page is not as it was written."""
+    return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA
+
+
+def _log_paths(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm")]
+
+
+def _delete_logs(logs: Mapping[Path, FileId | None]) -> None:
+    """Delete the logs that are still those that were known."""
+    for log, known in logs.items():
+        if known is not None and _identify(log) == known:
+            log.unlink()
 
 
 def _identify(path: Path) -> FileId | None:
@@ -322,6 +397,14 @@ def _identify(path: Path) -> FileId | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _size(path: Path) -> int:
+    """The bytes of a file; 0 if it was deleted meanwhile."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def make_index_file(config: Config) -> None:
@@ -334,12 +417,23 @@ def make_index_file(config: Config) -> None:
         if not config.root.is_dir():
             raise StoreError(f"The folder {config.root} is gone; put it back, or start annai in another.") from error
         if not path.exists():
-            raise StoreReadOnly(cannot_write(path)) from error
+            raise write_failed(path, error) from error
+
+
+def damaged(path: Path) -> str:
+    """The sentence for an index that is not as it was written."""
+    return f"{path} is damaged; run `{WAY_OUT}`, which builds it again from the files and keeps what you registered."
 
 
 def no_space(path: Path) -> str:
     """The sentence for a disk that is full."""
     return f"There is no space left to write {path}; free some and run the command again."
+
+
+def write_failed(path: Path, error: OSError) -> StoreError:
+    """What to raise if a file could not be written."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return StoreFull(no_space(path)) if is_full else StoreReadOnly(cannot_write(path))
 
 
 def cannot_write(path: Path) -> str:

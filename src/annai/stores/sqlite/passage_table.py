@@ -60,7 +60,8 @@ class PassageTable:
     """The passages of an index, held as arrays in the order of their keys.
 
     A table never changes. `updated` makes the next one out of it, which shares its arrays: new keys are higher than
-    all before them, so new passages go to the end, and deleted ones are only marked.
+    all before them, so new passages go to the end, and deleted ones are only marked. Rows that make no sense are a
+    `ValueError`.
     """
 
     def __init__(self, rows: Sequence[PassageRow]) -> None:
@@ -168,9 +169,12 @@ class PassageTable:
         counts = np.array([len(row.ordinals) // 4 for row in rows], np.int64)
         ordinals = np.frombuffer(b"".join(row.ordinals for row in rows), "<u4").astype(np.int64)
         keys = _repeat([row.first_section for row in rows], counts) + ordinals
+        lengths = np.frombuffer(b"".join(row.lengths for row in rows), "<u4").astype(np.int64)
+        if len(lengths) != len(keys) or np.any(np.diff(keys) <= 0):
+            raise ValueError("keys of passages must ascend, each with a length")
         for name, values in (
             ("keys", keys),
-            ("lengths", np.frombuffer(b"".join(row.lengths for row in rows), "<u4").astype(np.int64)),
+            ("lengths", lengths),
             ("documents", _repeat([row.document_id for row in rows], counts)),
             ("collections", _repeat([row.collection_id for row in rows], counts)),
         ):

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.answers import Where
+from annai.errors import DamagedIndex
 from annai.stores.base import Vectors
 from annai.stores.paths import trim_prefix
 from annai.stores.rows import SQLValue
-from annai.stores.sqlite.database import Database
+from annai.stores.sqlite.database import Database, damaged
 from annai.stores.sqlite.documents import DocumentRow
 from annai.stores.sqlite.passage_table import PassageRow, PassageTable
 
@@ -95,7 +96,10 @@ class Passages:
         with self._lock:
             table = self._tables.get(generation)
             if table is None:
-                table = self._read(generation)
+                try:
+                    table = self._read(generation)
+                except ValueError as error:
+                    raise DamagedIndex(damaged(self._database.path)) from error
                 if generation > max(self._tables, default=_NONE):
                     self._tables[generation] = table
                     for old in sorted(self._tables)[:-MAX_TABLES]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.answers import Where
+from annai.errors import DamagedIndex
 from annai.stores.base import Scored
 from annai.stores.bm25 import (
     FIELD_COUNTS,
@@ -31,6 +32,7 @@ from annai.stores.bm25 import (
     word_value,
 )
 from annai.stores.scores import top_scores
+from annai.stores.sqlite.database import damaged
 from annai.stores.sqlite.passage_table import PassageTable
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span, WordIndex
 from annai.stores.sqlite.vocabulary import MANY_WORDS, NO_WORDS
@@ -156,7 +158,7 @@ class Postings(WordIndex):
         )
         # Many lists at a time: most are short, and each count goes over all keys.
         while lists := list(islice(cursor, COUNTED_LISTS)):
-            keys = np.frombuffer(b"".join(part for (part,) in lists), POSTING)["key"]
+            keys = self._read(b"".join(part for (part,) in lists))["key"]
             counts += np.bincount(keys[keys < len(alive)], minlength=len(alive))
         passages = np.flatnonzero(counts * alive)
         return passages, counts[passages]
@@ -194,7 +196,7 @@ class Postings(WordIndex):
         for word, part in parts:
             lists[word] = lists[word] + part if word in lists else part
         for word, raw in lists.items():
-            found[word] = _Holders(*_existing(raw, table))
+            found[word] = _Holders(*_existing(self._read(raw), table))
             kept.add(word, found[word])
         return found
 
@@ -205,7 +207,7 @@ class Postings(WordIndex):
             WHERE segment IN (SELECT id FROM segments) AND word >= ? AND word < ?""",
             (start, start + _LAST_CHARACTER),
         )
-        found, postings = _existing(b"".join(part for (part,) in rows), table)
+        found, postings = _existing(self._read(b"".join(part for (part,) in rows)), table)
         positions, frequencies, _ = merge_positions(found, weighted_frequencies(postings, weights_of(fields)))
         return positions, saturation(frequencies, table.length_damping[positions])
 
@@ -230,6 +232,12 @@ class Postings(WordIndex):
         likely, others = vocabulary.split(words)
         return self._parts(likely) + (self._parts(others, unread) if unread else [])
 
+    def _read(self, raw: bytes) -> NDArray[np.void]:
+        """The postings of a list."""
+        if len(raw) % POSTING.itemsize:
+            raise DamagedIndex(damaged(self._database.path))
+        return np.frombuffer(raw, POSTING)
+
     def _new_segment(self, level: int) -> int:
         return self._database.number("INSERT INTO segments (level) VALUES (?) RETURNING id", (level,))
 
@@ -241,8 +249,9 @@ class Postings(WordIndex):
         merged = self._new_segment(level)
         alive = self._file.documents.live_keys()
         for words, lists in self._take_lists(segments):
-            postings = np.frombuffer(b"".join(lists), POSTING)
-            kept = alive[postings["key"]]
+            postings = self._read(b"".join(lists))
+            # A key over all that were given would be damage; its passage is not alive either.
+            kept = alive[np.minimum(postings["key"], len(alive) - 1)] & (postings["key"] < len(alive))
             ends = np.cumsum([len(part) // POSTING.itemsize for part in lists])
             # A word comes once for each segment that has it: its lists are neighbours.
             is_last = [word != following for word, following in zip(words, [*words[1:], None], strict=True)]
@@ -285,9 +294,8 @@ class Postings(WordIndex):
         return [*pairwise((*edges, _LAST_CHARACTER))]
 
 
-def _existing(raw: bytes, table: PassageTable) -> tuple[Positions, NDArray[np.void]]:
+def _existing(postings: NDArray[np.void], table: PassageTable) -> tuple[Positions, NDArray[np.void]]:
     """The positions of a list's passages that exist, and their postings."""
-    postings = np.frombuffer(raw, POSTING)
     positions, present = table.positions(postings["key"].astype(np.int64))
     return (positions, postings) if present.all() else (positions[present], postings[present])
 

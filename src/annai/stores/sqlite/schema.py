@@ -1,16 +1,12 @@
-"""What does an index file look like? Numbered migrations: version n is reached by running the first n of them."""
+"""What does an index file look like? One of an older version is emptied, and filled again from the documents."""
 
 APPLICATION_ID = 0x616E6E61
 """`anna` in ASCII: marks an SQLite file as annai's."""
 
-SELECT_METADATA = """
-    SELECT json_extract(pair.value, '$[0]') AS name, json_extract(pair.value, '$[1]') AS value, d.id AS document_id
-    FROM documents d, json_each(annai_metadata(d.front_matter)) pair WHERE d.front_matter <> '{}'
-"""
-"""What the documents of a file say about themselves, from their front matter; `annai_metadata` is `text.metadata`'s."""
+VERSION = 12
+"""Kept as SQLite's `user_version`; to be raised with every change below."""
 
-MIGRATIONS = (
-    """
+SCHEMA = """
     CREATE TABLE collections (
         id INTEGER PRIMARY KEY,
         name TEXT NOT NULL UNIQUE,
@@ -19,7 +15,15 @@ MIGRATIONS = (
         enabled INTEGER NOT NULL,
         imported_at TEXT NOT NULL,
         embedder TEXT NOT NULL,
-        settings TEXT NOT NULL
+        settings TEXT NOT NULL,
+        -- What an import was told of the sizes of pieces; NULL: the settings say it.
+        chunk_size INTEGER,
+        chunk_overlap INTEGER,
+        -- Which machine indexes it, where machines share an index, and on which file system its folder was.
+        owner TEXT NOT NULL,
+        origin TEXT NOT NULL,
+        -- What the embedder made of a fixed text: models/probe.py.
+        probe TEXT NOT NULL
     ) STRICT;
 
     -- What is known of every file, whether or not it became a document.
@@ -32,6 +36,8 @@ MIGRATIONS = (
         hash TEXT NOT NULL,
         problem_kind TEXT,
         problem_reason TEXT,
+        -- When its content or status last changed: what was written with the old size and time is noticed by it.
+        ctime_ns INTEGER NOT NULL,
         UNIQUE (collection_id, path)
     ) STRICT;
 
@@ -47,6 +53,17 @@ MIGRATIONS = (
         front_matter TEXT NOT NULL,
         text TEXT NOT NULL
     ) STRICT;
+    -- Which sections live, without a look at the texts: asked for whenever lists of words are merged.
+    CREATE INDEX documents_by_section ON documents (first_section, section_count);
+
+    -- What documents say about themselves, name by name, the values as JSON: text/metadata.py.
+    CREATE TABLE metadata (
+        name TEXT NOT NULL,
+        value TEXT NOT NULL,
+        document_id INTEGER NOT NULL,
+        PRIMARY KEY (name, value, document_id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX metadata_by_document ON metadata (document_id);
 
     -- The sections of a document have consecutive ids, in their order; an id is never used again.
     CREATE TABLE sections (
@@ -71,8 +88,12 @@ MIGRATIONS = (
     -- A section's vector as little-endian 16-bit floats.
     CREATE TABLE vectors (section_id INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT;
 
+    -- The tokens of a passage, packed by closeness.py.
+    CREATE TABLE tokens (section_id INTEGER PRIMARY KEY, packed BLOB NOT NULL) STRICT;
+
     -- A document's passages in one row: their ordinals and their lengths in words (32-bit each) and the packed signs
-    -- of their vectors. This is what a search reads whole, so it is as small as it can be.
+    -- of their vectors. This is what a search reads whole, so it is as small as it can be; a process that holds it in
+    -- memory reads what is newer than the generation that it knows.
     CREATE TABLE passages (
         document_id INTEGER PRIMARY KEY,
         collection_id INTEGER NOT NULL,
@@ -80,8 +101,19 @@ MIGRATIONS = (
         dimension INTEGER NOT NULL,
         ordinals BLOB NOT NULL,
         lengths BLOB NOT NULL,
-        signs BLOB NOT NULL
+        signs BLOB NOT NULL,
+        generation INTEGER NOT NULL
     ) STRICT;
+    CREATE INDEX passages_by_generation ON passages (generation);
+
+    -- Which sections went when. What went long ago is forgotten; who knows less than that reads everything again.
+    CREATE TABLE gone (generation INTEGER NOT NULL, first INTEGER NOT NULL, past INTEGER NOT NULL) STRICT;
+    CREATE INDEX gone_by_generation ON gone (generation);
+
+    -- A number that grows with every change of documents, and up to which one the lists of words are without what was
+    -- deleted.
+    CREATE TABLE generation (number INTEGER NOT NULL, compacted INTEGER NOT NULL) STRICT;
+    INSERT INTO generation VALUES (1, 0);
 
     -- Word → the passages that hold it, in segments; see postings.py.
     CREATE TABLE segments (id INTEGER PRIMARY KEY AUTOINCREMENT, level INTEGER NOT NULL) STRICT;
@@ -91,8 +123,7 @@ MIGRATIONS = (
         list BLOB NOT NULL,
         PRIMARY KEY (segment, word)
     ) STRICT, WITHOUT ROWID;
-    """,
-    """
+
     -- The queue. Of one path at most one request is pending; due_at and the other times are ISO 8601 in UTC.
     CREATE TABLE index_requests (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -112,33 +143,15 @@ MIGRATIONS = (
     CREATE INDEX pending_in_order ON index_requests (id) WHERE status = 'pending';
     CREATE INDEX requests_by_status ON index_requests (status, completed_at);
 
-    -- A number that grows with every change of documents: whoever holds passages in memory compares it.
-    CREATE TABLE generation (number INTEGER NOT NULL) STRICT;
-    INSERT INTO generation VALUES (1);
-    """,
-    """
-    -- The tokens of a passage, packed by closeness.py.
-    CREATE TABLE tokens (section_id INTEGER PRIMARY KEY, packed BLOB NOT NULL) STRICT;
-    """,
-    """
-    -- Whoever holds passages in memory reads only what is newer: the generation each came with, and which sections
-    -- went when. What went long ago is forgotten; who knows less than that reads everything again.
-    ALTER TABLE passages ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
-    CREATE INDEX passages_by_generation ON passages (generation);
-    CREATE TABLE gone (generation INTEGER NOT NULL, first INTEGER NOT NULL, past INTEGER NOT NULL) STRICT;
-    CREATE INDEX gone_by_generation ON gone (generation);
-
-    -- Which sections live, without a look at the texts: asked for whenever lists of words are merged.
-    CREATE INDEX documents_by_section ON documents (first_section, section_count);
-
     -- For an engine beside this file: sections whose vectors it may hold though no document owns them, and when (in
     -- seconds since 1970) it is certain that nobody wants them any more.
     CREATE TABLE leftovers (first INTEGER NOT NULL, past INTEGER NOT NULL, due_at REAL NOT NULL) STRICT;
+    CREATE INDEX leftovers_by_key ON leftovers (first);
+    CREATE INDEX leftovers_by_time ON leftovers (due_at);
 
     -- For an engine that holds the words too: how many passages have each, by its number there.
     CREATE TABLE word_counts (number INTEGER PRIMARY KEY, passages INTEGER NOT NULL) STRICT;
-    """,
-    """
+
     -- For an engine beside this file that other projects may use too: a random id, for names that nobody else has, and
     -- the inode of the file that took it, so that a copy of the file takes another.
     CREATE TABLE identity (id TEXT NOT NULL, inode TEXT NOT NULL) STRICT;
@@ -151,43 +164,4 @@ MIGRATIONS = (
         complete INTEGER NOT NULL,
         PRIMARY KEY (address, prefix)
     ) STRICT;
-    """,
-    """
-    -- When a file's content or status last changed: what was written with the old size and time is noticed by it.
-    ALTER TABLE files ADD COLUMN ctime_ns INTEGER NOT NULL DEFAULT 0;
-    """,
-    """
-    -- What an import was told of the sizes of pieces; NULL: the settings say it.
-    ALTER TABLE collections ADD COLUMN chunk_size INTEGER;
-    ALTER TABLE collections ADD COLUMN chunk_overlap INTEGER;
-
-    -- What an engine beside this file is to forget is looked up by key and by time.
-    CREATE INDEX leftovers_by_key ON leftovers (first);
-    CREATE INDEX leftovers_by_time ON leftovers (due_at);
-    """,
-    """
-    -- What documents say about themselves, name by name, the values as JSON: text/metadata.py.
-    CREATE TABLE metadata (
-        name TEXT NOT NULL,
-        value TEXT NOT NULL,
-        document_id INTEGER NOT NULL,
-        PRIMARY KEY (name, value, document_id)
-    ) STRICT, WITHOUT ROWID;
-    CREATE INDEX metadata_by_document ON metadata (document_id);
-    INSERT INTO metadata """
-    + SELECT_METADATA
-    + ";",
-    """
-    -- Which machine indexes a collection, where machines share an index, and on which file system its folder was.
-    ALTER TABLE collections ADD COLUMN owner TEXT NOT NULL DEFAULT '';
-    ALTER TABLE collections ADD COLUMN origin TEXT NOT NULL DEFAULT '';
-    """,
-    """
-    -- What the embedder made of a fixed text: models/probe.py.
-    ALTER TABLE collections ADD COLUMN probe TEXT NOT NULL DEFAULT '';
-    """,
-    """
-    -- Up to which generation the lists of words are without what was deleted.
-    ALTER TABLE generation ADD COLUMN compacted INTEGER NOT NULL DEFAULT 0;
-    """,
-)
+"""

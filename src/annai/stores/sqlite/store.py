@@ -10,11 +10,11 @@ import numpy as np
 
 from annai.answers import Where
 from annai.config import Config
-from annai.errors import StoreError
+from annai.errors import DamagedIndex, StoreError
 from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors
 from annai.stores.scores import cosines, top_scores
 from annai.stores.sqlite.collections import Collections
-from annai.stores.sqlite.database import Database, make_index_file
+from annai.stores.sqlite.database import Database, damaged, make_index_file
 from annai.stores.sqlite.documents import DocumentRow, Documents
 from annai.stores.sqlite.passages import MAX_DELETED_SHARE, Passages
 from annai.stores.sqlite.postings import Postings
@@ -52,11 +52,12 @@ class SqliteStore(Store):
         self._passages = Passages(self._database)
         file = IndexFile(self._database, self._collections, self._documents, self._passages)
         try:
+            self._recover_registrations()
             self._vectors, self._words = make_indexes(file)
         except BaseException:
             self._database.close()
             raise
-        self._database.on_replaced = self._vectors.opened
+        self._database.on_replaced = self._reopened
         self.requests = SqliteRequests(self._database)
         self.read_only = self._database.read_only
 
@@ -111,12 +112,12 @@ class SqliteStore(Store):
 
     def save_collection(self, collection: Collection) -> None:
         """Add or replace."""
-        with self._database.writing():
+        with self._collections.registering():
             self._collections.save(collection)
 
     def delete_collection(self, name: str) -> None:
         """Forget it and its documents."""
-        with self._database.writing():
+        with self._collections.registering():
             if number := self._collections.number(name):
                 self._empty_collection(number)
                 self._collections.delete(number, name)
@@ -126,7 +127,7 @@ class SqliteStore(Store):
 
     def swap_collection(self, staging: str, name: str) -> None:
         """The new collection takes the name of the old one; its documents stay where they are."""
-        with self._database.writing():
+        with self._collections.registering():
             old, new = self._collections.existing(name), self._collections.existing(staging)
             self._empty_collection(old)
             self._collections.replace(old, new)
@@ -207,6 +208,11 @@ class SqliteStore(Store):
         """The file with its write-ahead log, and what is beside it."""
         return self._database.size_on_disk() + self._vectors.size_on_disk()
 
+    def verify(self) -> None:
+        """Every page, by its checksum and by SQLite's own rules."""
+        if self._database.rows("PRAGMA integrity_check(1)") != [("ok",)]:
+            raise DamagedIndex(damaged(self._database.path))
+
     def inventory(self) -> Inventory:
         """From the tables themselves; a vector counts as there only if it can be found."""
         with self._database.reading():
@@ -252,6 +258,18 @@ class SqliteStore(Store):
         """Close the file, and what is beside it."""
         self._vectors.close()
         self._database.close()
+
+    def _reopened(self) -> None:
+        self._recover_registrations()
+        self._vectors.opened()
+
+    def _recover_registrations(self) -> None:
+        try:
+            self._collections.recover()
+        except DamagedIndex:
+            raise
+        except StoreError as error:
+            logger.warning("what is registered could not be compared with its copy: %s", error)
 
     def _compact_words(self) -> None:
         self._words.compact()
