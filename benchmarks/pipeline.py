@@ -56,9 +56,13 @@ def main() -> None:
         tree = Path(folder) / "tree"
         subprocess.run([sys.executable, options.eval / "unpack.py", options.set, tree], check=True, capture_output=True)
         config = Path(folder) / "annai.toml"
-        config.write_text(
-            f'[project]\nroot = "{tree}"\n[database]\npath = "{folder}/index.sqlite"\n'
-            f'[embedding]\nprovider = "{options.provider}"\n',
+        config.write_text(f'[project]\nroot = "{tree}"\n', encoding="utf-8")
+        # The user's own settings, which need no trust.
+        os.environ["XDG_CONFIG_HOME"] = folder
+        own = Path(folder) / "annai" / "config.toml"
+        own.parent.mkdir()
+        own.write_text(
+            f'[database]\npath = "{folder}/index.sqlite"\n[embedding]\nprovider = "{options.provider}"\n',
             encoding="utf-8",
         )
         if options.against or options.qmd:

@@ -24,7 +24,8 @@ PATH = "/mcp"
 DRAIN_POLL_SECONDS = 0.05
 
 MAX_SESSIONS, SESSION_IDLE_SECONDS = 1_000, 600.0
-"""Of each token: a thousand agents may share one, and a session takes some 50 KB. One that its client forgot to end makes room after this long."""
+"""Of each token: a thousand agents may share one, and a session takes some 50 KB. One that its client forgot to end
+makes room after this long."""
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 """What may be half of a pair; where it is, the SDK refuses the request without its id."""
