@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 
 from annai.definitions import dataclass
 
-Mode = Literal["hybrid", "vector", "keyword"]
+Mode = Literal["hybrid", "vector", "keyword", "exact"]
 Sort = Literal["score", "depth", "-depth", "path"]
 Content = Literal["passage", "section", "document", "none"]
 IndexStatus = Literal["latest", "updating", "outdated"]
@@ -68,7 +68,7 @@ class Query:
     depths: tuple[int, ...] = ()
     """Only sections of these depths: 0 whole documents, 1–3 headings of that level; empty for all."""
     mode: Mode = "hybrid"
-    """By meaning and by words, or by one of them."""
+    """By meaning and by words, or by one of them; or exact: every line that holds the text, or /a pattern/."""
     sort: Sort = "score"
     content: Content = "section"
     """What the hits carry as their `content`."""
@@ -84,9 +84,10 @@ class Query:
 class QueryOptions(TypedDict, total=False):
     """What may be said of a question beside its text: the fields of `Query` and its `Where`, as keyword arguments."""
 
-    limit: int
+    limit: int | None
+    """None, as wherever it may be: what [search] in the settings says; in an exact search, all."""
     offset: int
-    per_document: int
+    per_document: int | None
     collections: Sequence[str]
     paths: Sequence[str]
     excludes: Sequence[str]
@@ -97,9 +98,9 @@ class QueryOptions(TypedDict, total=False):
     """Only documents updated since then: `2w` (h, d, w, m, y), or a date."""
     until: str
     depths: Sequence[int]
-    mode: Mode
+    mode: Mode | None
     sort: Sort
-    content: Content
+    content: Content | None
     preview_lines: int
 
 
@@ -152,7 +153,7 @@ class Hit:
     section_number: tuple[int, ...]
     """Position in the outline: (1, 2) is the second part of the first."""
     start_line: int
-    """The section's first line, counted from 1."""
+    """The section's first line, counted from 1. In an exact search lines and positions are those of the line."""
     end_line: int
     """Its last line, inclusive."""
     start_position: int
@@ -162,7 +163,8 @@ class Hit:
     score: float
     """0–1: how likely it answers. It means the same in every language, mode and collection."""
     content: str
-    """As the query asks: the passage that matched, the section, the document (with its first hit only) or nothing."""
+    """As the query asks: the passage that matched, the section, the document (with its first hit only) or nothing. In an
+    exact search the line, or nothing."""
     file: str = ""
     """Where the file is, from the project's root; `path` is its path in the collection."""
     created: str = ""
@@ -222,7 +224,8 @@ class Answer:
     query: str
     took_ms: float
     total: int
-    """How many documents match well, shown or not; of very many, only the best are counted."""
+    """How many results there are, of which `results` has those that were asked for; of very many, only the best are
+    counted. In an exact search, how many lines: all of them."""
     results: tuple[Hit, ...]
     note: str = ""
     """What the reader should know of how it came about: that it was not reranked, and why."""
@@ -240,11 +243,15 @@ class Answer:
     """How closely the index followed the files when the question was answered."""
     sources: Mapping[str, Path] = field(default_factory=dict)
     """Where the files of each collection are."""
+    matching: int = 0
+    """How many of the `total` match well."""
+    mode: Mode = "hybrid"
+    """How it was searched for."""
 
     @property
     def confident(self) -> bool:
-        """Whether any document matches well; if not, the results are only the nearest there are."""
-        return self.total > 0
+        """Whether any result matches well; if not, they are only the nearest there are."""
+        return self.matching > 0
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.results)

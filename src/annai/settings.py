@@ -267,7 +267,7 @@ class Search(Section):
     )
     mode: Mode = setting(
         "hybrid",
-        "hybrid: by meaning and words; vector: by meaning; keyword: by words.",
+        "hybrid: by meaning and words; vector: by meaning; keyword: by words; exact: every line that holds the query.",
     )
     content: Content = setting(
         "section",

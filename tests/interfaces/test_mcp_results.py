@@ -59,7 +59,7 @@ def test_an_answer_never_holds_more_than_its_tokens(contents: list[str], tokens:
 
 
 def test_what_was_searched_for_in_place_of_a_typing_error_is_result() -> None:
-    answer = Answer("configuraton", 1.0, 1, (hit(1, "text"),), corrected={"configuraton": "configuration"})
+    answer = Answer("configuraton", 1.0, 1, (hit(1, "text"),), corrected={"configuraton": "configuration"}, matching=1)
     result = answer_result(answer, Query("configuraton"), 1000)
     (note,) = result.fields["notes"]
     assert note == "No document holds “configuraton”; searched for “configuration”."

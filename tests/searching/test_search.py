@@ -301,7 +301,7 @@ def test_the_score_tells_an_answer_from_a_guess(engine: Engine) -> None:
     for question in ("zzzzqqqq", "quantum chromodynamics of gluons", "源氏物語の作者は誰ですか"):
         answer = engine.search(question)
         assert not answer.confident, question
-        assert answer.total == 0
+        assert answer.matching == 0
         assert all(hit.score < 0.25 for hit in answer)
 
 

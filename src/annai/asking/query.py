@@ -13,6 +13,9 @@ MAX_QUERY_CHARACTERS = 10_000
 MAX_RESULTS = 1000
 """A person reads ten, a model a hundred; more is a listing."""
 
+MAX_LINES = 100_000
+"""Lines of an exact search, which is a listing; `offset` goes on from there."""
+
 MAX_DEPTH = 3
 """Sections have headings of levels 1 to 3; the document itself has depth 0."""
 
@@ -35,11 +38,14 @@ def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> 
 
     Raises `QueryError` for a condition that is none.
     """
+    mode = options.get("mode") or defaults.mode
+    limit, per_document = options.get("limit"), options.get("per_document")
+    usual = MAX_LINES if mode == "exact" else defaults.limit
     return Query(
         text=text,
-        limit=options.get("limit", defaults.limit),
+        limit=usual if limit is None else limit,
         offset=options.get("offset", 0),
-        per_document=options.get("per_document", defaults.per_document),
+        per_document=defaults.per_document if per_document is None else per_document,
         where=Where(
             collections=tuple(options.get("collections", ())),
             paths=tuple(options.get("paths", ())),
@@ -48,9 +54,9 @@ def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> 
             conditions=make_conditions(options.get("where", ()), options.get("since", ""), options.get("until", "")),
         ),
         depths=tuple(options.get("depths", ())),
-        mode=options.get("mode", defaults.mode),
+        mode=mode,
         sort=options.get("sort", "score"),
-        content=options.get("content", defaults.content),
+        content=options.get("content") or defaults.content,
         preview_lines=options.get("preview_lines", PREVIEW_LINES),
     )
 
@@ -90,23 +96,27 @@ def query_options(query: Query) -> QueryOptions:
 
 def check_query(query: Query) -> None:
     """Raise `QueryError` for a query that cannot be answered."""
-    if not query.text.strip():
+    is_exact = query.mode == "exact"
+    if not (query.text if is_exact else query.text.strip()):
         raise QueryError("The query is empty; ask a question or give some words.")
     if len(query.text) > MAX_QUERY_CHARACTERS:
         raise QueryError(
             f"The query has {len(query.text):,} characters, and at most {MAX_QUERY_CHARACTERS:,} can be searched; "
             "shorten it."
         )
-    if not 1 <= query.limit <= MAX_RESULTS:
-        raise QueryError(f"limit must be between 1 and {MAX_RESULTS:,}, not {query.limit}.")
-    if not 0 <= query.offset <= MAX_RESULTS:
-        raise QueryError(f"offset must be between 0 and {MAX_RESULTS:,}, not {query.offset}.")
+    most = MAX_LINES if is_exact else MAX_RESULTS
+    if not 1 <= query.limit <= most:
+        raise QueryError(f"limit must be between 1 and {most:,}, not {query.limit}.")
+    if query.offset < 0 or (query.offset > most and not is_exact):
+        raise QueryError(f"offset must be between 0 and {most:,}, not {query.offset}.")
     if not 0 <= query.per_document <= MAX_RESULTS:
         raise QueryError(f"per_document must be between 0 (no limit) and {MAX_RESULTS:,}, not {query.per_document}.")
     if not 0 <= query.preview_lines <= MAX_PREVIEW_LINES:
         raise QueryError(f"preview_lines must be between 0 and {MAX_PREVIEW_LINES}, not {query.preview_lines}.")
     if any(not 0 <= depth <= MAX_DEPTH for depth in query.depths):
         raise QueryError(f"depths must be between 0 and {MAX_DEPTH}.")
+    if is_exact:
+        _check_exact(query)
     where = query.where
     filters = {"collections": where.collections, "paths": where.paths, "excludes": where.excludes}
     for name, values in (*filters.items(), ("where", where.conditions), ("depths", query.depths)):
@@ -115,3 +125,12 @@ def check_query(query: Query) -> None:
     for name, texts in filters.items():
         if any(len(text) > MAX_PATH_CHARACTERS for text in texts):
             raise QueryError(f"Each of {name} must have at most {MAX_PATH_CHARACTERS:,} characters.")
+
+
+def _check_exact(query: Query) -> None:
+    """Raise `QueryError` for what cannot be looked for, or asked of lines."""
+    from annai.asking.exact import Wanted  # other searches do without it
+
+    if query.depths or query.sort not in ("score", "path"):
+        raise QueryError("An exact search finds lines, in the order of their paths; leave out depths and sort.")
+    Wanted(query.text)

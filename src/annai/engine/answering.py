@@ -75,6 +75,10 @@ class Answering:
 
     def _search_parts(self, query: Query, parts: Mapping[str, Where]) -> Answer:
         """Search parts of collections, grouped by embedder and restriction, and join the results in one answer."""
+        if query.mode == "exact":
+            from annai.searching.exact import find_lines  # other searches do without it
+
+            return find_lines(self._store, query, parts)
         groups: dict[tuple[str, Where], list[str]] = {}
         for name, where in parts.items():
             # A keyword search needs no embedder.

@@ -335,7 +335,7 @@ class Engine(Project):
         names = query.where.collections
         known = self.store.collections()
         searched = collections.searchable(self.store, self.config, names, known)
-        if query.mode != "keyword":
+        if query.mode in ("hybrid", "vector"):
             for collection in searched:
                 check_embedder(self.store, collection, self.embedder_of(collection.name))
         freshness = self._refresh(searched, progress, confirm) if refresh else Freshness()

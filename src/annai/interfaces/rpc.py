@@ -176,13 +176,12 @@ class Service:
 
         With `marks` each result also says which spans of its preview, breadcrumbs and path the question names.
         """
-        defaults = self._config.search
         answer = self._project.search(
             query,
             refresh=refresh,
-            limit=defaults.limit if limit is None else limit,
+            limit=limit,
             offset=offset,
-            per_document=defaults.per_document if per_document is None else per_document,
+            per_document=per_document,
             collections=collections,
             depths=depths,
             paths=paths,
@@ -190,9 +189,9 @@ class Service:
             where=where,
             since=since,
             until=until,
-            mode=mode or defaults.mode,
+            mode=mode,
             sort=sort,
-            content=content or defaults.content,
+            content=content,
             clean_only=clean_only,
             preview_lines=preview_lines,
         )

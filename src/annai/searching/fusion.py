@@ -23,6 +23,7 @@ def fuse(answers: Sequence[Answer]) -> Answer:
         answers[0],
         took_ms=sum(answer.took_ms for answer in answers),
         total=sum(answer.total for answer in answers),
+        matching=sum(answer.matching for answer in answers),
         results=tuple(hit for _, hit in ranked),
         note="; ".join(dict.fromkeys(answer.note for answer in answers if answer.note)),
         corrected={typed: meant for answer in answers for typed, meant in answer.corrected.items()},

@@ -35,15 +35,17 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
     took_ms = (perf_counter() - start) * 1000
     found = (result.match.passage for result in results)
-    total = len({each.stored.root_key for each in found if each.confidence >= MIN_CONFIDENCE})
+    matching = sum(1 for each in found if each.confidence >= MIN_CONFIDENCE)
     return Answer(
         query.text,
         took_ms,
-        total,
+        len(results),
         tuple(hits),
         corrected=meant.corrected,
         expanded=meant.expanded,
         excluded=meant.excluded,
+        matching=matching,
+        mode=query.mode,
     )
 
 

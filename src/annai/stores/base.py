@@ -8,7 +8,7 @@ Store                       all of it, opened and closed
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from importlib import import_module
@@ -23,6 +23,7 @@ from annai.answers import Where
 from annai.config import Config
 from annai.definitions import dataclass
 from annai.errors import StoreError
+from annai.stores.paths import is_under
 from annai.text.fields import FieldWeights
 from annai.text.keywords import Keywords
 from annai.types import (
@@ -50,6 +51,9 @@ STAGING_SUFFIX = ":building"
 """Marks a collection that is being built, within `bulk`, to replace the one before the colon."""
 
 
+TEXTS_AT_ONCE = 100
+"""Documents that are read at a time where all of them are gone through."""
+
 MAX_FIELDS, MAX_FIELD_VALUES = 200, 5
 """What a list of the fields of a collection's documents tells."""
 
@@ -67,6 +71,15 @@ class IndexedDocument:
     """For each passage, by its section's `order`."""
     tokens: Mapping[int, bytes] = field(default_factory=dict)
     """For each passage, by its section's `order`, its packed tokens (`embedders.packing`); empty if there are none."""
+
+
+class StoredText(NamedTuple):
+    """A document's text, and where it belongs."""
+
+    collection: str
+    path: str
+    text: bytes
+    """All of it, in UTF-8."""
 
 
 class Scored(NamedTuple):
@@ -219,6 +232,27 @@ class DocumentReader(ABC):
         """The documents of these collections and paths; those that do not exist are left out."""
         found = {address: self.document(*address) for address in addresses}
         return {address: document for address, document in found.items() if document is not None}
+
+    def texts(self, where: Where) -> Iterator[StoredText]:
+        """The texts of all documents that pass a restriction, ordered by collection and path.
+
+        Read it to its end, within a snapshot. It is derived from the other methods; reading the texts alone is quicker.
+        """
+        passes = _path_test(where)
+        for name in sorted(each.name for each in self.collections()):
+            if where.collections and name not in where.collections:
+                continue
+            paths = [each.path for each in self.documents(name) if passes(each.path)]
+            for first in range(0, len(paths), TEXTS_AT_ONCE):
+                addresses = [(name, path) for path in paths[first : first + TEXTS_AT_ONCE]]
+                found = self.documents_at(addresses)
+                for address in addresses:
+                    if address in found and not (where.clean_only and self._is_dirty(*address)):
+                        yield StoredText(*address, found[address].text.encode("utf-8", "surrogatepass"))
+
+    def _is_dirty(self, collection: str, path: str) -> bool:
+        """Whether a file failed, or waits, since its document was indexed."""
+        return any(each.problem or each.waiting for each in self.sections(collection, path)[:1])
 
     @abstractmethod
     def sections(self, collection: str, path: str) -> list[StoredSection]:
@@ -415,6 +449,17 @@ class Store(DocumentWriter, PassageSearcher, StoreUpkeep):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _path_test(where: Where) -> Callable[[str], bool]:
+    """Tells whether a path is among those of a restriction."""
+    named = None if where.documents is None else frozenset(where.documents)
+
+    def passes(path: str) -> bool:
+        is_named = named is None or path in named
+        return is_named and (not where.paths or is_under(path, where.paths)) and not is_under(path, where.excludes)
+
+    return passes
 
 
 def unknown_collection(name: str) -> StoreError:

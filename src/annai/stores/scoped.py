@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from annai.answers import Where
 from annai.errors import StoreError
-from annai.stores.base import IndexedDocument, Inventory, RequestResult, Requests, Scored, Store, Vectors
+from annai.stores.base import IndexedDocument, Inventory, RequestResult, Requests, Scored, Store, StoredText, Vectors
 from annai.text.fields import FIELD_WEIGHTS, FieldWeights
 from annai.types import (
     Collection,
@@ -79,6 +79,11 @@ class ScopedStore(Store):
     def documents_at(self, addresses: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Document]:
         """None outside of the scope."""
         return self._store.documents_at([each for each in addresses if each[0] in self.scope])
+
+    def texts(self, where: Where) -> Iterator[StoredText]:
+        """Those of the scope."""
+        seen = self._narrowed(where)
+        return self._store.texts(seen) if seen else iter(())
 
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """None outside of the scope."""

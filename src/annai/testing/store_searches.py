@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from annai.answers import Where
-from annai.stores.base import Store
+from annai.stores.base import Store, StoredText
 from annai.testing.store_samples import DIMENSION, indexed, matching_paths, nearest_paths, paths_of, vector
 from annai.text.fields import Fields, FieldWeights
 from annai.text.keywords import extract_keywords
 from annai.text.tokens import katakana_term, query_words, words
-from annai.types import Collection
+from annai.types import Collection, FileState, Problem
 
 
 def test_nearest_is_ordered_by_cosine_and_ties_by_key(store: Store) -> None:
@@ -144,7 +144,7 @@ def test_query_syntax_is_data(store: Store) -> None:
     assert matching_paths(store, "C++") == ["a.md"]
 
 
-def test_filters_narrow_both_searches(store: Store) -> None:
+def test_filters_narrow_every_search(store: Store) -> None:
     store.save_collection(Collection("b", Path("/b")))
     store.write("a", [indexed("docs/x.md", "apple"), indexed("docs2/x.md", "apple"), indexed("docs/sub/y.md", "apple")])
     store.write("b", [indexed("docs/x.md", "apple")])
@@ -165,6 +165,23 @@ def test_filters_narrow_both_searches(store: Store) -> None:
     ):
         assert len(nearest_paths(store, 0, where)) == count, where
         assert len(matching_paths(store, "apple", where)) == count, where
+        assert len([*store.texts(where)]) == count, where
+
+
+def test_texts_come_whole_and_in_the_order_of_their_paths(store: Store) -> None:
+    store.save_collection(Collection("0", Path("/0")))
+    text = "---\ntitle: x\n---\r\n# é か\u3099\f𠮷\rend"
+    store.write("a", [indexed("b.md", text), indexed("a/é.md", "x"), indexed("a.md", "")])
+    store.write("0", [indexed("z.md", "zero")])
+    assert [*store.texts(Where())] == [
+        StoredText("0", "z.md", b"zero"),
+        StoredText("a", "a.md", b""),
+        StoredText("a", "a/é.md", b"x"),
+        StoredText("a", "b.md", text.encode()),
+    ]
+    store.requests.add("a", ["b.md"])
+    store.write("a", states=[FileState("a.md", 1, 1, problem=Problem("failed", "it broke"))])
+    assert [each.path for each in store.texts(Where(("a",), clean_only=True))] == ["a/é.md"]
 
 
 def test_ten_thousand_passages_are_found_exactly_enough(store: Store) -> None:

@@ -4,9 +4,9 @@ import sys
 
 import click
 
-from annai.answers import PREVIEW_LINES, Content, Mode, Sort
+from annai.answers import PREVIEW_LINES, Answer, Content, Mode, Query, Sort
 from annai.asking.addresses import filter_from_here
-from annai.asking.query import MAX_DEPTH, MAX_PREVIEW_LINES, MAX_RESULTS, make_query
+from annai.asking.query import MAX_DEPTH, MAX_LINES, MAX_PREVIEW_LINES, MAX_RESULTS, make_query
 from annai.config import Config
 from annai.interfaces.cli.completion import complete_collections, complete_documents
 from annai.interfaces.cli.conventions import Command
@@ -47,11 +47,15 @@ class _Search(Command):
         "annai search how do I roll back a bad deployment",
         "annai search 環境構築の方法 -n 3 --path guide",
         """annai search '"error 1042" -staging' --json""",
+        "annai search --mode exact 'num_gpus=0.5'",
         "echo 'what is a token?' | annai search - --format files",
     ),
 )
 @click.argument("words", metavar="QUERY...", nargs=-1, required=True)
-@click.option("-n", "--limit", type=click.IntRange(1, MAX_RESULTS), help="Number of results (search.limit: 5).")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, MAX_LINES), help="Number of results (search.limit: 5; of lines, all)."
+)
+@click.option("--offset", type=click.IntRange(0), default=0, help="Number of results to leave out at the beginning.")
 @click.option(
     "--per-document",
     type=click.IntRange(0, MAX_RESULTS),
@@ -95,7 +99,11 @@ class _Search(Command):
 )
 @click.option("--since", default="", metavar="WHEN", help="Search only documents updated since: 2w, or 2025-01-31.")
 @click.option("--until", default="", metavar="WHEN", help="Search only documents last updated until then.")
-@click.option("--mode", type=click.Choice(choices(Mode)), help="Search by meaning, words or both.")
+@click.option(
+    "--mode",
+    type=click.Choice(choices(Mode)),
+    help="Rank by meaning (vector), words (keyword) or both (hybrid), or list every line that holds it (exact).",
+)
 @click.option(
     "--sort",
     type=click.Choice(choices(Sort)),
@@ -110,6 +118,7 @@ class _Search(Command):
     help="Text in each result (search.content: section).",
 )
 @format_option(SEARCH_FORMATS, "text")
+@click.option("-0", "--null", "is_null", is_flag=True, help="With --format files: end each with a zero byte.")
 @click.option(
     "--preview-lines",
     type=click.IntRange(0, MAX_PREVIEW_LINES),
@@ -124,6 +133,7 @@ def command(
     config: Config,
     words: tuple[str, ...],
     limit: int | None,
+    offset: int,
     per_document: int | None,
     collections: tuple[str, ...],
     depths: tuple[int, ...],
@@ -137,20 +147,25 @@ def command(
     clean_only: bool,
     content: Content | None,
     form: str,
+    is_null: bool,
     preview_lines: int,
     explain: bool,
     yes: bool,
 ) -> None:
-    """Search this folder by meaning and by words.
+    r"""Search this folder by meaning and by words.
 
     The first search builds the index, and every later one updates it; a running
     server (`annai server start`) keeps it up to date all the time. The exit
-    status is 1 if no document matches well.
+    status is 1 if no document matches well, and 2 after an error.
 
     QUERY is a question, some words, "a phrase" or code; - reads it from standard
     input. It needs quotes only where your shell would take it apart: for ? * ( ' and
     for "a phrase". -word and -"a phrase" leave out the sections that hold it: annai
     search "routing -vue". Put -- before a query that begins with a dash.
+
+    --mode keyword ranks documents by QUERY's words, in any form; --mode exact lists
+    every line that has QUERY just so, with its file and number, as grep does. Between
+    slashes it is a pattern (RE2): annai search --mode exact '/num_gpus=\d/'.
 
     --path and --exclude take a file or folder, as it is shown or absolute, or a glob:
     "docs/**/*.md" is relative to where you are, "*.md" matches names everywhere.
@@ -160,12 +175,15 @@ def command(
     "status=" finds documents without the field. `annai status --fields` lists the fields.
     --since and --until take how long ago (12h, 3d, 2w, 6m, 1y) or a date.
     """
+    if is_null and form != "files":
+        raise click.UsageError("-0 ends the names of files: add --format files.")
     query = _read_query() if words == ("-",) else " ".join(words)
     asked = make_query(
         query,
         config.search,
-        limit=limit or config.search.limit,
-        per_document=config.search.per_document if per_document is None else per_document,
+        limit=limit,
+        offset=offset,
+        per_document=per_document,
         collections=collections,
         paths=[filter_from_here(each, config.root) for each in paths],
         excludes=[filter_from_here(each, config.root) for each in excludes],
@@ -174,9 +192,9 @@ def command(
         since=since,
         until=until,
         depths=depths,
-        mode=mode or config.search.mode,
+        mode=mode,
         sort=sort,
-        content=content or config.search.content,
+        content=content,
         preview_lines=preview_lines,
     )
     if not config.file and not config.database_path.exists():
@@ -184,19 +202,28 @@ def command(
     with open_project(config) as project, progress_bar("Indexing") as progress:
         answer = project.search(asked, progress=progress, confirm=confirm_large_index(yes))
     warn_if_stale(answer.freshness)
-    print_answer(answer, form, config, preview_lines=preview_lines, explain=explain)
+    print_answer(answer, "null" if is_null else form, config, preview_lines=preview_lines, explain=explain)
     for line in unmatched_lines(answer):
         echo(line, err=True)
     if not answer.results and not answer.unmatched and not answer.unmet:
-        note = f" ({answer.note})" if answer.note else ""
-        echo(f"Nothing found for {query!r}{note}; try other or fewer words.", err=True)
+        echo(_nothing(answer, asked), err=True)
     if not answer.confident:
         # As grep does when nothing matches.
         raise click.exceptions.Exit(1)
 
 
+def _nothing(answer: Answer, query: Query) -> str:
+    """What to say where there are no results."""
+    if answer.total:
+        return f"There are {answer.total:,} results; leave out --offset {query.offset}, or make it smaller."
+    if query.mode == "exact":
+        return f"No line holds {query.text!r}; upper and lower case differ."
+    note = f" ({answer.note})" if answer.note else ""
+    return f"Nothing found for {query.text!r}{note}; try other or fewer words."
+
+
 def _read_query() -> str:
-    """The query from standard input."""
+    """The query from standard input, without the line ends around it."""
     if sys.stdin is None:
         raise click.UsageError("There is no standard input to read the query from.")
-    return sys.stdin.buffer.read().decode("utf-8", "replace").strip()
+    return sys.stdin.buffer.read().decode("utf-8", "replace").strip("\r\n")

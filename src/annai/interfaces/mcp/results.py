@@ -20,6 +20,7 @@ from annai.interfaces.mcp.budget import (
     hit_fields,
 )
 from annai.interfaces.render.notes import correction_lines, more_place, result_count, unmatched_lines
+from annai.text.escapes import escape_line
 
 NOTE_TOKENS = 150
 """Tokens of a budget that are reserved for notes on the results as a whole, besides the answer's own notes."""
@@ -53,7 +54,9 @@ def answer_result(
     budget -= NOTE_TOKENS + sum(map(content_tokens, notes))
     ranks = count(query.offset + 1)
     hints = []
-    if query.content == "none":
+    if query.mode == "exact":
+        separator, items = "\n", fit_items(map(_line, answer.results), budget)
+    elif query.content == "none":
         separator, items = "\n", fit_items(map(_location, ranks, answer.results), budget)
     else:
         excerpts = fit_excerpts(answer.results, budget, is_all=is_all)
@@ -78,13 +81,14 @@ def answer_result(
     )
 
 
-def empty_result(query: Query, budget: int, reasons: Sequence[str], notes: Sequence[str]) -> ToolResult:
+def empty_result(answer: Answer, query: Query, budget: int, reasons: Sequence[str], notes: Sequence[str]) -> ToolResult:
     """Nothing was found: why, if that is known, and what to try."""
     hints = [
         *(["a smaller `offset`"] if query.offset else []),
         *(["leave out `path`"] if query.where.paths else []),
         *(["leave out `where` or `since`"] if query.where.conditions else []),
         *(["leave out `depth`"] if query.depths else []),
+        *(["(?i) in a /regex/, since upper and lower case differ"] if query.mode == "exact" else []),
         *([f'mode "hybrid" instead of "{query.mode}"'] if query.mode != "hybrid" else []),
         *(["all collections, with `search`"] if query.where.collections else []),
         "other words, or fewer",
@@ -93,7 +97,7 @@ def empty_result(query: Query, budget: int, reasons: Sequence[str], notes: Seque
     reasons, notes = (fit_lines(each, int(budget * MAX_NOTES_SHARE)) for each in (reasons, notes))
     sentences = ["Nothing found.", *reasons, f"Try: {'; '.join(hints)}.", *notes]
     return ToolResult(
-        {"total": 0, "confident": False, "results": [], "notes": sentences},
+        {"total": answer.total, "confident": answer.confident, "results": [], "notes": sentences},
         " ".join(sentences),
     )
 
@@ -126,13 +130,23 @@ def fence(text: str) -> str:
 def _heading(answer: Answer, query: Query, shown: int) -> str:
     if not query.offset:
         return result_count(answer, shown)
-    return f"Results {query.offset + 1}–{query.offset + shown} of {max(answer.total, query.offset + shown)}"
+    what = "Lines" if query.mode == "exact" else "Results"
+    return f"{what} {query.offset + 1}–{query.offset + shown} of {answer.total:,}"
 
 
 def _may_go_on(answer: Answer, query: Query) -> bool:
-    """Whether more matches well than was asked for; `total` counts documents, not their sections."""
-    is_full = len(answer.results) >= query.limit
-    return is_full and (answer.total > query.end or query.per_document != 1)
+    """Whether more results match well than were asked for."""
+    return answer.matching > query.end
+
+
+def _line(hit: Hit) -> Item:
+    """A line of an exact search."""
+    place = hit.file or hit.path
+    status = {} if hit.index_status == "latest" else {"index_status": hit.index_status}
+    old = "" if hit.index_status == "latest" else f" ({_STATUS_NOTES[hit.index_status]})"
+    return {"path": place, "line": hit.start_line, "text": hit.preview, **status}, (
+        f"{escape_line(place)}:{hit.start_line}: {hit.preview}{old}"
+    )
 
 
 def _location(rank: int, hit: Hit) -> Item:

@@ -30,8 +30,8 @@ from annai.interfaces.render.notes import correction_lines, unmatched_lines
 from annai.types import IMPLICIT_COLLECTION, Collection
 from annai.values import choices
 
-MOST_RESULTS = 50
-"""Results of one search: more would not fit into any answer."""
+MOST_RESULTS, MOST_LINES = 50, 500
+"""Results of one search, and lines of an exact one: more would not fit into any answer."""
 
 
 MAX_COLLECTION_TOOLS = 8
@@ -151,7 +151,7 @@ class Tools:
                 minimum=1,
                 maximum=MAX_QUERY_CHARACTERS,
             ),
-            Argument("limit", "integer", f"Results to return; default {limit}.", default=limit, minimum=1),
+            Argument("limit", "integer", f"Results to return; default {limit}.", minimum=1),
             Argument("offset", "integer", "Results to skip.", default=0, minimum=0),
             Argument(
                 "content",
@@ -188,7 +188,8 @@ class Tools:
             Argument(
                 "mode",
                 "string",
-                f"hybrid, vector (meaning) or keyword (exact names); default {settings.mode}.",
+                "vector (meaning), keyword (words, ranked), exact (every line with a string or /regex/); "
+                f"default {settings.mode}.",
                 default=settings.mode,
                 choices=choices(Mode),
                 names_choices=True,
@@ -271,10 +272,13 @@ class Tools:
 
     async def _search(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         names = tuple(arguments.get("collections") or ())
+        usual, most = self._config.search.limit, MOST_RESULTS
+        if arguments["mode"] == "exact":
+            usual = most = MOST_LINES
         query = make_query(
             arguments["query"],
             self._config.search,
-            limit=min(arguments["limit"], MOST_RESULTS),
+            limit=min(arguments["limit"] or usual, most),
             offset=arguments["offset"],
             per_document=min(arguments["per_document"], MOST_RESULTS),
             collections=names,
@@ -296,7 +300,8 @@ class Tools:
                 raise
             return waiting_result(self._budget, notes)
         if not answer.results:
-            return empty_result(query, self._budget, unmatched_lines(answer), [*correction_lines(answer), *notes])
+            reasons, notes = unmatched_lines(answer), [*correction_lines(answer), *notes]
+            return empty_result(answer, query, self._budget, reasons, notes)
         return answer_result(answer, query, self._budget, notes, is_all=bool(arguments["content"]))
 
     async def _get_document(self, arguments: dict[str, Any], report: Report) -> ToolResult:

@@ -42,6 +42,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "mode_hybrid": ("Meaning and words", "意味と言葉"),
     "mode_vector": ("Meaning", "意味"),
     "mode_keyword": ("Words", "言葉"),
+    "mode_exact": ("Exact text or /pattern/", "文字どおり・/正規表現/"),
     "results": ("Results", "検索結果"),
     "results_of": ("{count} of {total} results, {ms} ms", "{total} 件中 {count} 件 ({ms} ミリ秒)"),
     "results_all": ("{count} results, {ms} ms", "{count} 件 ({ms} ミリ秒)"),

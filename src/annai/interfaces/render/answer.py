@@ -1,12 +1,13 @@
 """How is an answer shown? As text for people, as JSON, as Markdown, or as a list of files."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from annai.answers import PREVIEW_LINES, Answer, Hit, OtherSection
 from annai.config import Config
+from annai.errors import QueryError
 from annai.files.pages import place
 from annai.interfaces.render.notes import correction_lines, doubt_lines, more_place, result_count
 from annai.interfaces.render.records import answer_json, print_json
@@ -14,9 +15,11 @@ from annai.interfaces.terminal import Screen, echo, standard_output
 from annai.text.escapes import escape_line, wrap
 
 if TYPE_CHECKING:
+    from annai.asking.exact import Wanted
     from annai.text.matches import Asked
 
 SEARCH_FORMATS = ("text", "json", "markdown", "files")
+"""What `--format` takes; besides, `null` is `files` for scripts, each name as it is and a zero byte after it."""
 
 SCORE_PARTS = {
     "meaning": "meaning",
@@ -42,12 +45,20 @@ def print_answer(
     answer: Answer, form: str, config: Config, *, preview_lines: int = PREVIEW_LINES, explain: bool = False
 ) -> None:
     """Write an answer to standard output in one of `SEARCH_FORMATS`."""
-    if form == "text":
+    if form == "text" and answer.mode == "exact":
+        _print_lines(answer, standard_output(config))
+    elif form == "text":
         echo(_render_text(answer, standard_output(config), preview_lines, explain), nl=False, styled=True)
     elif form == "json":
         print_json(answer_json(answer, explain))
-    elif form == "files":
-        echo("".join(f"{_relative_path(hit, answer.sources)}:{hit.start_line}\n" for hit in answer.results), nl=False)
+    elif form in ("files", "null"):
+        places = (f"{_relative_path(hit, answer.sources)}:{hit.start_line}" for hit in answer.results)
+        ended = (f"{each}\0" if form == "null" else f"{escape_line(each)}\n" for each in places)
+        echo("".join(ended), nl=False, styled=True)
+    elif answer.mode == "exact":
+        places = (f"{_relative_path(hit, answer.sources)}:{hit.start_line}" for hit in answer.results)
+        lines = (f"- `{place}` {hit.preview}\n" for place, hit in zip(places, answer.results, strict=True))
+        echo("".join((f"# {answer.query}\n\n", *lines)), nl=False)
     else:
         echo(_render_markdown(answer, explain), nl=False)
 
@@ -79,6 +90,31 @@ def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bo
         summary = f"{result_count(answer)} in {answer.took_ms:.0f} ms{note}"
         blocks.append(f"{screen.show(summary, dim=True)}\n")
     return "\n".join(blocks)
+
+
+def _print_lines(answer: Answer, screen: Screen) -> None:
+    """Write the lines of an exact search as grep does: nothing else goes into a pipe."""
+    wanted = _wanted(answer) if screen.has_color else None
+    shown = []
+    for hit in answer.results:
+        place = screen.show(f"{escape_line(_relative_path(hit, answer.sources))}:{hit.start_line}", fg="magenta")
+        place = screen.link(place, answer.sources[hit.collection] / hit.path)
+        text = hit.preview if screen.is_terminal else hit.content or hit.preview
+        spans = wanted.spans(text) if wanted else []
+        shown.append(f"{place}:{_mark_spans(text, spans, screen)}\n")
+    echo("".join(shown), nl=False, styled=True)
+    if answer.results:
+        echo(f"{result_count(answer)} in {answer.took_ms:.0f} ms", err=True)
+
+
+def _wanted(answer: Answer) -> "Wanted | None":
+    """What to mark in the lines of an exact search; None if what finds patterns is on the server alone."""
+    from annai.asking.exact import Wanted  # other answers are shown without it
+
+    try:
+        return Wanted(answer.query)
+    except QueryError:
+        return None
 
 
 def _render_markdown(answer: Answer, explain: bool) -> str:
@@ -129,13 +165,26 @@ def _mark(
     bold: bool | None = None,
 ) -> str:
     """A text, or a span of it, with what the question names marked: in grep's colour, which every background suits."""
-    begin, end = span or (0, len(text))
     if question is None:
-        return screen.show(text[begin:end], fg=fg, bold=bold)
+        return _mark_spans(text, (), screen, span, fg=fg, bold=bold)
     from annai.text.matches import matching_spans
 
+    return _mark_spans(text, matching_spans(text, question), screen, span, fg=fg, bold=bold)
+
+
+def _mark_spans(
+    text: str,
+    spans: Iterable[Sequence[int]],
+    screen: Screen,
+    span: tuple[int, int] | None = None,
+    *,
+    fg: str | None = None,
+    bold: bool | None = None,
+) -> str:
+    """The same with these spans of the text marked."""
+    begin, end = span or (0, len(text))
     pieces, at = [], begin
-    for start, stop in matching_spans(text, question):
+    for start, stop in spans:
         first, last = max(start, at), min(stop, end)
         if first < last:
             pieces += [

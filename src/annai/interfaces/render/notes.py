@@ -28,10 +28,10 @@ def doubt_lines(answer: Answer) -> list[str]:
 
 
 def result_count(answer: Answer, shown: int | None = None) -> str:
-    """How many results there are and, if more documents match, how many of those."""
+    """How many results are shown and, if there are more, how many of those."""
     count = len(answer.results) if shown is None else shown
-    more = f" of {answer.total}" if answer.total > count else ""
-    return f"{count}{more} results" if more else counted(count, "result")
+    noun = "line" if answer.mode == "exact" else "result"
+    return f"{count:,} of {counted(answer.total, noun)}" if answer.total > count else counted(count, noun)
 
 
 def unmatched_lines(answer: Answer) -> list[str]:

@@ -1,8 +1,9 @@
 """What does JSON say? Answers, documents, collections and the status as plain values, named alike everywhere."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from annai.answers import Answer
@@ -168,15 +169,24 @@ def status_json(status: "Status", documents: Sequence[str] | None = None) -> dic
 
 def _add_marks(answer: Answer, results: list[dict[str, object]]) -> None:
     """Say of each result which spans of its preview, breadcrumbs and file the question names."""
-    from annai.asking.meant import searched_text  # only the page asks for them
-    from annai.text.matches import asked, matching_spans
-
-    question = asked(searched_text(answer))
+    spans_in = _marker(answer)
     for hit, values in zip(answer.results, results, strict=True):
         shown = {"preview": hit.preview, "breadcrumbs": hit.breadcrumbs, "file": hit.file}
         values["breadcrumbs"] = hit.breadcrumbs
         values["place"] = place("", hit.path, hit.preview_line, hit.page)
-        values["marks"] = {name: matching_spans(text, question) for name, text in shown.items()}
+        values["marks"] = {name: spans_in(text) for name, text in shown.items()}
+
+
+def _marker(answer: Answer) -> Callable[[str], Sequence[Sequence[int]]]:
+    """Finds what the question names in a text; what is not there in an exact search is not marked."""
+    if answer.mode == "exact":
+        from annai.asking.exact import Wanted  # as below
+
+        return Wanted(answer.query).spans
+    from annai.asking.meant import searched_text  # only the page asks for them
+    from annai.text.matches import asked, matching_spans
+
+    return partial(matching_spans, question=asked(searched_text(answer)))
 
 
 def _times_json(document: "Document") -> dict[str, object]:

@@ -115,6 +115,11 @@ class Database:
             with self._translate_errors():  # Only now: a search runs many statements.
                 raise
 
+    def stream(self, sql: str, values: "Sequence[Binding]" = ()) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement one by one, where all of them together are too much."""
+        with self._translate_errors():
+            yield from self.connection.execute(sql, values)
+
     def rows_of(self, keys: Sequence[int], sql: str, values: Sequence[SQLValue] = ()) -> list[tuple[Any, ...]]:
         """The rows that a statement finds for some keys, which it reads with `carray(?)` as its first value."""
         if not len(keys):

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annai.stores.base import MAX_FIELD_VALUES, MAX_FIELDS, IndexedDocument, Vectors
+from annai.stores.base import MAX_FIELD_VALUES, MAX_FIELDS, IndexedDocument, StoredText, Vectors
 from annai.stores.metadata import read_fields, select_fields, select_metadata
 from annai.stores.rows import (
     DOCUMENT_COLUMNS,
@@ -84,6 +84,23 @@ class Documents:
         rows = self._database.rows(_SELECT_DOCUMENTS, (json.dumps(addresses, ensure_ascii=False),))
         past = 1 + len(STATE_COLUMNS)
         return {(row[0], row[1]): read_document(row[0], row[1:past], row[past:]) for row in rows}
+
+    def texts(self, collections: Sequence[str], chosen: Sequence[int] | None) -> Iterator[StoredText]:
+        """The texts of these collections (all, if none is named), as bytes: most are only looked through."""
+        clauses, values = ["true"], list[Any]()
+        if collections:
+            clauses.append("c.name IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(collections))
+        if chosen is not None:
+            clauses.append("f.id IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(chosen))
+        rows = self._database.stream(
+            f"""SELECT c.name, f.path, CAST(d.text AS BLOB) FROM collections c
+            CROSS JOIN files f ON f.collection_id = c.id CROSS JOIN documents d ON d.id = f.id
+            WHERE {" AND ".join(clauses)} ORDER BY c.name, f.path""",
+            values,
+        )
+        return map(StoredText._make, rows)
 
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document."""

@@ -128,8 +128,8 @@ class Passages:
         named = self.collections(table, where)
         if named is not None:
             allowed = np.isin(table.collections, named)
-        if where.paths or where.excludes or where.clean_only or where.documents is not None:
-            documents = np.isin(table.documents, self._documents(where))
+        if (passing := self.documents(where)) is not None:
+            documents = np.isin(table.documents, passing)
             allowed = documents if allowed is None else allowed & documents
         return allowed
 
@@ -144,24 +144,10 @@ class Passages:
         named = {number for (number,) in rows}
         return None if table.collection_ids <= named else sorted(named)
 
-    def _generation(self) -> int:
-        return self._database.number("SELECT number FROM generation")
-
-    def _read(self, generation: _Generation) -> PassageTable:
-        """Update the latest table by what is newer, or read everything."""
-        opening, latest = max(self._tables, default=_NONE)
-        table = self._tables.get((opening, latest))
-        fresh = opening == generation[0] and latest < generation[1] <= latest + GENERATIONS_KEPT
-        if not fresh or table is None or table.deleted > MAX_DELETED_SHARE * table.count:
-            return PassageTable(self._rows("1"))
-        deleted = self._database.rows("SELECT first, past FROM gone WHERE generation > ?", (latest,))
-        return table.updated([(first, past) for first, past in deleted], self._rows("generation > ?", (latest,)))
-
-    def _rows(self, condition: str, values: Sequence[int] = ()) -> list[PassageRow]:
-        rows = self._database.rows(f"SELECT {_COLUMNS} FROM passages WHERE {condition}", values)
-        return [*map(PassageRow._make, rows)]
-
-    def _documents(self, where: Where) -> list[int]:
+    def documents(self, where: Where) -> list[int] | None:
+        """The numbers of the documents that pass a restriction, whatever collections it names; None if all do."""
+        if not (where.paths or where.excludes or where.clean_only or where.documents is not None):
+            return None
         clauses, values = ["true"], list[SQLValue]()
         for prefixes, form in ((where.paths, "({})"), (where.excludes, "NOT ({})")):
             if prefixes:
@@ -179,3 +165,20 @@ class Passages:
             )
         rows = self._database.rows(f"SELECT id FROM files WHERE {' AND '.join(clauses)}", values)
         return [number for (number,) in rows]
+
+    def _generation(self) -> int:
+        return self._database.number("SELECT number FROM generation")
+
+    def _read(self, generation: _Generation) -> PassageTable:
+        """Update the latest table by what is newer, or read everything."""
+        opening, latest = max(self._tables, default=_NONE)
+        table = self._tables.get((opening, latest))
+        fresh = opening == generation[0] and latest < generation[1] <= latest + GENERATIONS_KEPT
+        if not fresh or table is None or table.deleted > MAX_DELETED_SHARE * table.count:
+            return PassageTable(self._rows("1"))
+        deleted = self._database.rows("SELECT first, past FROM gone WHERE generation > ?", (latest,))
+        return table.updated([(first, past) for first, past in deleted], self._rows("generation > ?", (latest,)))
+
+    def _rows(self, condition: str, values: Sequence[int] = ()) -> list[PassageRow]:
+        rows = self._database.rows(f"SELECT {_COLUMNS} FROM passages WHERE {condition}", values)
+        return [*map(PassageRow._make, rows)]

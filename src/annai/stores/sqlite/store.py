@@ -11,7 +11,7 @@ import numpy as np
 from annai.answers import Where
 from annai.config import Config
 from annai.errors import DamagedIndex, StoreError
-from annai.stores.base import IndexedDocument, Inventory, Scored, Store, Vectors
+from annai.stores.base import IndexedDocument, Inventory, Scored, Store, StoredText, Vectors
 from annai.stores.scores import cosines, top_scores
 from annai.stores.sqlite.collections import Collections
 from annai.stores.sqlite.database import Database, damaged, make_index_file
@@ -91,6 +91,10 @@ class SqliteStore(Store):
     def documents_at(self, addresses: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Document]:
         """The documents of these collections and paths."""
         return self._documents.documents_at(addresses)
+
+    def texts(self, where: Where) -> Iterator[StoredText]:
+        """Straight from the rows, in one statement."""
+        return self._documents.texts(where.collections, self._passages.documents(where))
 
     def sections(self, collection: str, path: str) -> list[StoredSection]:
         """All sections of a document."""
