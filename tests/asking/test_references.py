@@ -9,7 +9,7 @@ from annai.asking.addresses import anchors, filter_from_here, from_here, make_an
 from annai.engine import Engine
 from annai.errors import NotFound, QueryError
 from annai.types import Selection
-from tests.conftest import quick_config
+from tests.conftest import EXAMPLES, quick_config
 
 Write = Callable[[str, str], Path]
 
@@ -87,9 +87,11 @@ def test_the_lines_of_a_section_lead_to_it_whole(guide: Engine) -> None:
 
 
 def test_lines_that_are_not_there_are_named(guide: Engine) -> None:
-    for lines in ("0", f"{len(LINES) + 1}", "9-2"):
+    for lines in ("0", f"{len(LINES) + 1}"):
         with pytest.raises(NotFound, match=f"has no line {lines}; it ends at line {len(LINES)}"):
             guide.locate(f"docs/guide.md:{lines}")
+    with pytest.raises(QueryError, match=r"Lines 9-2 end before they begin; write docs/guide\.md:2-9\."):
+        guide.locate("docs/guide.md:9-2")
 
 
 def test_the_last_line_counts_with_and_without_an_end(write: Write, engine: Engine) -> None:
@@ -295,3 +297,133 @@ def test_what_is_typed_means_what_lies_here(docs: Path, write: Write, monkeypatc
     assert filter_from_here("**/*.md", docs / "elsewhere") == "**/*.md"
     assert filter_from_here(".", docs) == f"{docs}/b"
     assert filter_from_here("a.md", docs) == f"{docs}/b/a.md"
+
+
+PARTS = f"""# Deployment
+
+Opening.
+
+## Roll back
+
+First.
+
+### During the canary
+
+Abort it.
+
+### Later
+
+{FILLER}
+
+#### Further back
+
+Two releases.
+
+## Flags
+
+{FILLER}
+"""
+
+
+@pytest.fixture
+def parts(write: Write, engine: Engine) -> Engine:
+    write("ops/deployment.md", PARTS)
+    engine.refresh()
+    return engine
+
+
+def part(first: str, after: str) -> str:
+    return PARTS[PARTS.index(first) : PARTS.index(after) if after else len(PARTS)]
+
+
+@pytest.mark.parametrize(
+    ("anchor", "first", "after"),
+    [
+        ("roll-back", "## Roll back", "## Flags"),
+        ("during-the-canary", "### During", "### Later"),
+        ("later", "### Later", "## Flags"),
+        ("further-back", "#### Further", "## Flags"),
+        ("flags", "## Flags", ""),
+        ("deployment", "# Deployment", ""),
+    ],
+)
+def test_a_heading_leads_to_all_that_stands_under_it(parts: Engine, anchor: str, first: str, after: str) -> None:
+    found = parts.locate(f"ops/deployment.md#{anchor}")
+    section = found.section.section
+    assert found.content == part(first, after)
+    assert found.text(found.section) == found.content
+    assert section.heading == section.heading_path[-1] == PARTS.split("\n")[found.line - 1].lstrip("# ")
+    assert section.heading_path[0] == "Deployment"
+    assert found.line == section.start_line
+    lines = PARTS.split("\n")[section.start_line - 1 : section.end_line]
+    assert "\n".join(lines).rstrip() == found.content.rstrip()
+    assert found.content in parts.locate(found.section.id).content
+
+
+@pytest.mark.parametrize(
+    ("line", "first", "after"),
+    [
+        ("Opening.", "# Deployment", ""),
+        ("## Roll back", "## Roll back", "## Flags"),
+        ("First.", "## Roll back", "## Flags"),
+        ("Abort it.", "### During", "### Later"),
+        ("Two releases.", "### Later", "## Flags"),
+    ],
+)
+def test_a_line_leads_to_the_whole_section_of_its_heading(parts: Engine, line: str, first: str, after: str) -> None:
+    number = PARTS.split("\n").index(line) + 1
+    found = parts.locate(f"ops/deployment.md:{number}")
+    assert (found.content, found.line) == (part(first, after), number)
+    assert found.parent is None or found.content in PARTS[slice(found.parent.section.start, found.parent.section.end)]
+
+
+def test_the_section_of_readme_s_example_is_whole() -> None:
+    with Engine(quick_config(EXAMPLES)) as engine:
+        engine.refresh()
+        found = engine.locate("engineering/deployment.md:44")
+        lines = found.content.rstrip().split("\n")
+        assert (lines[0], len(lines)) == ("## Roll back a bad deployment", 40)
+
+
+def test_a_name_that_one_document_has_is_enough(write: Write, engine: Engine) -> None:
+    for path in ("a/deploy.md", "b/fault_tolerance.rst", "a/index.md", "b/index.md", "c/index.md", "d/x/index.md"):
+        write(path, f"# {path}\n")
+    engine.refresh()
+    for reference, path in (
+        ("deploy.md", "a/deploy.md"),
+        ("deploy", "a/deploy.md"),
+        ("fault_tolerance", "b/fault_tolerance.rst"),
+        ("fault_tolerance.rst:1", "b/fault_tolerance.rst"),
+        ("x/index.md", "d/x/index.md"),
+    ):
+        assert engine.locate(reference).document.path == path
+    with pytest.raises(
+        NotFound, match=r"4 documents are called 'index.md'; name the folder too: a/index.md, .* and 1 more\."
+    ):
+        engine.locate("index.md")
+    with pytest.raises(NotFound, match=r"There is no document 'loy\.md'"):
+        engine.locate("loy.md")
+
+
+def test_a_file_that_is_not_indexed_is_not_taken_for_another_of_its_name(write: Write, engine: Engine) -> None:
+    write("archive/plan.md", "# Old plan\n")
+    write(".gitignore", "/plan.md\n")
+    write("plan.md", "# New plan\n")
+    engine.refresh()
+    with pytest.raises(NotFound, match="ignore"):
+        engine.locate("plan.md")
+    assert engine.locate("archive/plan.md").document.title == "Old plan"
+
+
+def test_documents_of_the_same_name_are_suggested_first(write: Write, engine: Engine) -> None:
+    for path in (
+        "guide/setup.md",
+        "guide/set-up.md",
+        "guide/setups.md",
+        "guides/sets.md",
+        "other/tools/linux/intro.md",
+    ):
+        write(path, "# x\n")
+    engine.refresh()
+    with pytest.raises(NotFound, match=r"did you mean other/tools/linux/intro\.md"):
+        engine.locate("guide/intro.md")

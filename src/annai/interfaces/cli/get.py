@@ -6,13 +6,14 @@ import click
 
 from annai.asking.addresses import from_here
 from annai.config import Config
-from annai.errors import QueryError
+from annai.errors import NotFound, QueryError
 from annai.interfaces.cli.completion import complete_documents
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import format_option, open_fresh, project_command
 from annai.interfaces.render.notes import section_line
 from annai.interfaces.render.records import content_json, print_json, section_json
-from annai.interfaces.terminal import echo, standard_output
+from annai.interfaces.terminal import echo, standard_output, warn
+from annai.text.escapes import escape_line
 from annai.types import Selection
 
 
@@ -22,44 +23,71 @@ from annai.types import Selection
         "annai get guide/setup.md",
         "annai get guide/setup.md:44-60",
         "annai get guide/setup.md#install-it --parent",
+        "annai get setup.md glossary",
     ),
 )
-@click.argument("reference", metavar="REFERENCE", shell_complete=complete_documents)
+@click.argument("references", metavar="REFERENCE...", nargs=-1, required=True, shell_complete=complete_documents)
 @click.option("--whole", "part", flag_value="whole", help="Show the section's whole document.")
 @click.option("--parent", "part", flag_value="parent", help="Show its parent section.")
 @click.option("--children", "part", flag_value="children", help="List the sections directly inside it.")
 @click.option("--lines", metavar="A:B", help="Show lines A to B of the document, counted from 1.")
 @format_option(("text", "json"), "text")
 @project_command()
-def command(config: Config, reference: str, part: str | None, lines: str | None, form: str) -> None:
-    """Show a document, a section or some lines.
+def command(config: Config, references: tuple[str, ...], part: str | None, lines: str | None, form: str) -> None:
+    """Show documents, sections or lines.
 
     REFERENCE is anything that annai prints: a path, or one with a line after it
-    (guide/setup.md:44 is the section around that line, guide/setup.md:44-60 are these
-    lines), a section's number (guide/setup.md#1.2) or heading (guide/setup.md#install-it),
-    an id (root:guide/setup.md#1.2) or an address (annai://root/guide/setup.md).
+    (guide/setup.md:44 is the whole section around that line, guide/setup.md:44-60 are
+    these lines), a heading (guide/setup.md#install-it, with all that stands under it) or
+    a section's number (guide/setup.md#1.2), an id (root:guide/setup.md#1.2) or an address
+    (annai://root/guide/setup.md). A name that only one document has is enough: setup.md,
+    or setup. Of several references, those that lead nowhere are named on standard error,
+    and the exit status is 1; as JSON, several are a list.
     """
     if part and lines:
         raise click.UsageError("--lines applies to the whole document; drop --whole, --parent or --children.")
+    places, missing = [], list[NotFound]()
     with open_fresh(config) as project:
-        place = project.locate(from_here(reference, config.root))
+        for reference in references:
+            try:
+                places.append((reference, project.locate(from_here(reference, config.root))))
+            except NotFound as error:
+                missing.append(error)
+    values = [_values(place, part, lines) for _, place in places]
+    if form == "json" and values:
+        print_json(values if len(references) > 1 else values[0])
+    for (reference, place), value in zip(places, values, strict=True) if form == "text" else ():
+        if len(references) > 1:
+            echo(f"==> {escape_line(reference)} <==")
+        _print_text(place, value, is_alone=len(references) == 1, config=config)
+    for each in missing[:-1]:
+        warn(each)
+    if missing:
+        raise missing[-1]
+
+
+Values = dict[str, object]
+
+
+def _values(place: Selection, part: str | None, lines: str | None) -> Values | list[Values]:
+    """What to show of one reference, as plain values; of its children, a list."""
     if part == "children":
-        children = place.children
-        if form == "json":
-            print_json([section_json(child) for child in children])
-        for child in children if form == "text" else ():
+        return [section_json(child) for child in place.children]
+    return _other_part(place, part, lines) if part or lines else content_json(place)
+
+
+def _print_text(place: Selection, values: Values | list[Values], *, is_alone: bool, config: Config) -> None:
+    """Write one reference as text: the document itself, byte for byte, or a line for each of its children."""
+    if isinstance(values, list):
+        for child in place.children:
             echo(section_line(child))
         return
-    values = content_json(place) if not (part or lines) else _other_part(place, part, lines)
-    if form == "json":
-        print_json(values)
-    else:
-        text = str(values["content"])
-        # A copy is the document itself; only a prompt must not follow on its last line.
-        echo(text, nl=standard_output(config).is_terminal and not text.endswith("\n"))
+    text = str(values["content"])
+    # Only what comes next, or a prompt, must not follow on its last line.
+    echo(text, nl=not text.endswith("\n") and (not is_alone or standard_output(config).is_terminal))
 
 
-def _other_part(place: Selection, part: str | None, lines: str | None) -> dict[str, object]:
+def _other_part(place: Selection, part: str | None, lines: str | None) -> Values:
     """Something else of the document than the reference names; the root's text is the whole file."""
     root = place.sections[0]
     if lines:
