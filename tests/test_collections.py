@@ -132,9 +132,9 @@ def test_a_collection_is_imported_into_another_index_file(annai_here: Annai, tre
     annai_here("collection", "add", "-n", "api", "-s", "api", "-d", "The API")
     assert "added 2" in annai_here("import", "--database", str(other)).stdout
     annai_here("collection", "add", "-n", "guide", "-s", "guide", "-d", "Guides")
-    assert "several collections (api, guide)" in annai_here("import", "--database", str(other), code=1).stderr
+    assert "several collections (api, guide)" in annai_here("import", "--database", str(other), code=2).stderr
     assert "added 1" in annai_here("import", "-n", "guide", "--database", str(other)).stdout
-    unknown = annai_here("import", "-n", "nope", "--database", str(other), code=1)
+    unknown = annai_here("import", "-n", "nope", "--database", str(other), code=2)
     assert "There is no collection 'nope'" in unknown.stderr
     with Engine(override(quick_config(tree), "database", path=str(other))) as engine:
         assert [(each.name, each.description) for each in engine.list_collections()] == [

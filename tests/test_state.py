@@ -197,7 +197,7 @@ def test_a_temporary_folder_that_somebody_else_made_first_is_not_used(apples: An
     (temporary / f"annai-{os.getuid()}").symlink_to(tmp_path)
     (tmp_path / "file").touch()
     environment = {"XDG_STATE_HOME": str(tmp_path / "file"), "TMPDIR": str(temporary)}
-    assert "name a folder in ANNAI_STATE" in apples("search", "apple", environment=environment, code=1).stderr
+    assert "name a folder in ANNAI_STATE" in apples("search", "apple", environment=environment, code=2).stderr
 
 
 @on_unix
@@ -403,13 +403,13 @@ def test_projects_are_listed_and_forgotten(apples: Annai, tmp_path: Path, monkey
         (str(gone), True, True),
     ]
     assert "(missing)" in apples("projects").stdout
-    assert "no answer" in apples("projects", "forget", "--missing", code=1).stderr
+    assert "no answer" in apples("projects", "forget", "--missing", code=2).stderr
     assert f"Forgot {gone}" in apples("projects", "forget", "--missing", "--yes").stdout
     with Engine(quick_config(apples.folder)) as engine, engine.alone():
-        assert "is in use" in apples("projects", "forget", ".", "--yes", code=1).stderr
+        assert "is in use" in apples("projects", "forget", ".", "--yes", code=2).stderr
     assert "Forgot" in apples("projects", "forget", ".", "--yes").stdout
     assert known_projects() == []
-    assert "not a project" in apples("projects", "forget", ".", "--yes", code=1).stderr
+    assert "not a project" in apples("projects", "forget", ".", "--yes", code=2).stderr
     assert (apples.folder / "a.md").is_file()
 
 

@@ -94,7 +94,7 @@ def test_trusted_settings_count_until_the_file_changes(clone: Annai, monkeypatch
         assert url in shown
         assert "AWS_SECRET_ACCESS_KEY" in shown
         assert "sends your documents or questions to this address" in shown
-        clone("search", "apple", code=1)
+        clone("search", "apple", code=2)
         assert any(b"hush-hush" in each for each in received)
         received.clear()
         file.write_text(file.read_text() + "# changed\n")
@@ -104,7 +104,7 @@ def test_trusted_settings_count_until_the_file_changes(clone: Annai, monkeypatch
 
 def test_without_an_answer_nothing_is_trusted(clone: Annai) -> None:
     (clone.folder / "annai.toml").write_text('[embedding]\nprovider = "gemini"\n')
-    clone("trust", code=1)
+    clone("trust", code=2)
     clone("trust", stdin="n\n")
     assert "Nothing is trusted" in clone("trust", "--list").stdout
 

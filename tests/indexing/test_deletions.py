@@ -159,7 +159,7 @@ def test_the_command_line_asks_and_is_told(annai: Annai, docs: Path) -> None:
     annai("import")
     for number in range(40):
         (docs / f"文書{number}.md").unlink()
-    refused = annai("import", "-m", "update", code=1).stderr
+    refused = annai("import", "-m", "update", code=2).stderr
     assert "40 of 60 files" in refused
     assert "annai import -c root -m update --allow-deletions" in refused
     told = annai("status").stdout

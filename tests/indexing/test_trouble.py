@@ -189,7 +189,7 @@ def test_the_command_line_answers_when_the_service_is_gone(docs: Path, write: Wr
     annai("status")
     # Where nothing is indexed there is nothing to answer from.
     (state_of(docs) / "index.sqlite").unlink()
-    assert "some-model" in annai("search", "apple", code=1).stderr
+    assert "some-model" in annai("search", "apple", code=2).stderr
 
 
 def test_a_folder_that_is_gone_is_noted_and_the_others_are_searched(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_where_nothing_can_be_written_what_is_indexed_is_still_found(
         assert annai("search", "apple", "--clean-only", "--format", "files").stdout == "a.md:1\n"
         assert "apple" in annai("get", "a.md").stdout
         assert "root" in annai("status").stdout
-        assert "There is no space left" in annai("import", "-m", "update", code=1).stderr
+        assert "There is no space left" in annai("import", "-m", "update", code=2).stderr
     assert annai("search", "banana", "--format", "files").stdout == "b.md:1\n"
 
 

@@ -143,7 +143,7 @@ def test_files_of_the_same_name_that_are_somebody_elses_are_left_alone(tmp_path:
 def test_init_says_what_is_wrong_and_writes_nothing(tmp_path: Path, name: str, text: str | None, told: str) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
-    assert told in Annai(tmp_path)("init", "--from", name, code=1).stderr
+    assert told in Annai(tmp_path)("init", "--from", name, code=2).stderr
     assert not (tmp_path / "annai.toml").exists()
 
 

@@ -28,10 +28,10 @@ def test_wrong_usage_exits_with_2(annai: Annai) -> None:
 
 def test_bad_queries_get_one_sentence(annai: Annai, write: Write) -> None:
     write("a.md", "# A")
-    assert annai("search", " 　", code=1).stderr == "annai: The query is empty; ask a question or give some words.\n"
-    assert "102,400 characters" in annai("search", "x" * 102_400, code=1).stderr
-    assert "There is no collection 'none'" in annai("search", "x", "-c", "none", code=1).stderr
-    assert "There is no folder" in annai("search", "x", "--docs-dir", "nowhere", code=1).stderr
+    assert annai("search", " 　", code=2).stderr == "annai: The query is empty; ask a question or give some words.\n"
+    assert "102,400 characters" in annai("search", "x" * 102_400, code=2).stderr
+    assert "There is no collection 'none'" in annai("search", "x", "-c", "none", code=2).stderr
+    assert "There is no folder" in annai("search", "x", "--docs-dir", "nowhere", code=2).stderr
 
 
 def test_a_folder_without_documents_says_what_was_looked_for(annai: Annai) -> None:
@@ -44,11 +44,11 @@ def test_home_and_root_are_refused_unless_named(docs: Path, write: Write) -> Non
     write("a.md", "# A\n\napple")
     home = {"HOME": str(docs)}
     annai = Annai(docs)
-    assert "your home folder" in annai("search", "apple", code=1, environment=home).stderr
+    assert "your home folder" in annai("search", "apple", code=2, environment=home).stderr
     assert not state_of(docs).exists()
-    assert "the whole file system" in Annai(Path("/"))("search", "apple", code=1).stderr
+    assert "the whole file system" in Annai(Path("/"))("search", "apple", code=2).stderr
     (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n')
-    assert "your home folder" in annai("search", "apple", code=1, environment=home).stderr
+    assert "your home folder" in annai("search", "apple", code=2, environment=home).stderr
     assert "a.md:3" in annai("search", "apple", "--docs-dir", str(docs), environment=home).stdout
     below = docs / "below"
     below.mkdir()
@@ -60,7 +60,7 @@ def test_home_and_root_are_refused_unless_named(docs: Path, write: Write) -> Non
 def test_more_than_five_thousand_files_are_not_indexed_without_a_yes(annai: Annai, write: Write) -> None:
     for number in range(5_001):
         write(f"{number % 50}/{number}.md", f"apple {number}")
-    told = annai("search", "apple", code=1).stderr
+    told = annai("search", "apple", code=2).stderr
     assert "5,001 files" in told
     assert "second" in told
     assert "--yes" in told
@@ -74,20 +74,20 @@ def test_a_file_that_is_no_index_is_left_alone(annai: Annai, write: Write) -> No
     index.parent.mkdir()
     index.write_text("This is my diary, not a database, and it is long enough to be read as one.\n" * 20)
     before = index.read_bytes()
-    assert "is not an annai index" in annai("search", "x", code=1).stderr
+    assert "is not an annai index" in annai("search", "x", code=2).stderr
     assert index.read_bytes() == before
     index.unlink()
     connection = apsw.Connection(str(index))
     connection.execute("CREATE TABLE mine (x)")
     connection.close()
-    assert "is a database, but not an annai index" in annai("search", "x", code=1).stderr
+    assert "is a database, but not an annai index" in annai("search", "x", code=2).stderr
 
 
 def test_an_index_of_a_newer_version_is_left_alone(annai: Annai, write: Write) -> None:
     write("a.md", "# A")
     annai("import")
     edit_index(annai.folder, "PRAGMA user_version = 999")
-    assert "was written by a newer annai" in annai("search", "x", code=1).stderr
+    assert "was written by a newer annai" in annai("search", "x", code=2).stderr
 
 
 def without_privileges() -> None:
@@ -119,7 +119,7 @@ def test_an_empty_index_that_cannot_be_written_does_not_say_that_there_are_no_do
         place.chmod(0o555)
     refused = run_without_privileges(annai, "search", "apple")
     state.chmod(0o755)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "is indexed yet. The index cannot be written" in refused.stderr
 
 
@@ -180,13 +180,13 @@ def test_a_locale_that_is_not_utf_8_loses_nothing(annai: Annai, write: Write) ->
 def test_a_document_must_be_named(annai: Annai, write: Write) -> None:
     write("a.md", "# A")
     for reference in ("", " ", "#", "#1.2"):
-        assert "The path is empty" in annai("get", reference, code=1).stderr
+        assert "The path is empty" in annai("get", reference, code=2).stderr
 
 
 def test_a_question_that_nobody_answers_changes_nothing(annai: Annai, write: Write) -> None:
     write("a/a.md", "# A")
     annai("collection", "add", "-n", "kept", "-d", "x", "-s", "a")
-    assert "no answer, so nothing was done" in annai("collection", "delete", "-n", "kept", code=1).stderr
+    assert "no answer, so nothing was done" in annai("collection", "delete", "-n", "kept", code=2).stderr
     assert annai("collection", "ls").stdout == "kept\n"
 
 
@@ -224,10 +224,10 @@ def test_output_that_cannot_be_written_is_said(annai: Annai, write: Write) -> No
     annai("import")
     for command in ("search apple", "get a.md", "status", "search apple --format json", "--help"):
         full = in_a_shell(annai, f"annai {command} > /dev/full")
-        assert full.returncode == 1
+        assert full.returncode == 2
         assert re.fullmatch(r"annai: .*cannot be .*written \(no space left on device\)\.\n", full.stderr), full.stderr
     closed = in_a_shell(annai, "annai search apple >&-")
-    assert (closed.returncode, closed.stderr) == (1, "annai: The output cannot be written (it is closed).\n")
+    assert (closed.returncode, closed.stderr) == (2, "annai: The output cannot be written (it is closed).\n")
     for others in ("2>&-", "<&-", "2>/dev/full", "2>&- <&-"):
         done = in_a_shell(annai, f"annai search apple --format files {others}")
         assert (done.returncode, done.stdout) == (0, "a.md:1\n"), done.stderr
@@ -240,7 +240,7 @@ def test_a_folder_that_was_deleted_is_said(annai: Annai) -> None:
     for command in ("search apple", "status", "init", "trust", "server status", "mcp", "collection ls"):
         done = in_a_shell(annai, f"mkdir gone && cd gone && rmdir ../gone && annai {command}")
         assert (done.returncode, done.stderr) == (
-            1,
+            2,
             "annai: The current folder no longer exists; change to another one.\n",
         )
 
@@ -262,7 +262,7 @@ def test_what_would_write_an_index_that_is_read_only_says_so(annai: Annai, write
         "store vacuum",
     ):
         done = run_without_privileges(annai, *command.split())
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert re.fullmatch(r"annai: .* cannot be written.*; make its folder writable, or .*\n", done.stderr), (
             done.stderr
         )
@@ -297,7 +297,9 @@ def test_what_no_path_number_or_address_can_be_gets_a_sentence(
     annai: Annai, write: Write, arguments: tuple[str, ...]
 ) -> None:
     write("a.md", "# A\n\napple")
-    told = annai(*arguments, code=1).stderr
+    done = annai(*arguments, code=None)
+    told = done.stderr
+    assert done.returncode == (1 if arguments[0] in ("get", "index") and " no " in told else 2)
     assert told.startswith("annai: ")
     assert told.count("\n") == 1
     assert "unexpected" not in told
@@ -308,7 +310,7 @@ def test_bytes_that_are_not_text_get_a_sentence(annai: Annai, write: Write, tmp_
     write("a.md", "# A\n\napple")
     broken = os.fsdecode(b"\xff\xfe")
     for arguments in (("get", broken), ("index", "rebuild", broken), ("search", "x", "--docs-dir", broken)):
-        assert "There is no" in annai(*arguments, code=1).stderr
+        assert "There is no" in annai(*arguments, code=2 if arguments[0] == "search" else 1).stderr
     assert "Nothing found" in annai("search", broken, "--mode", "keyword", code=1).stderr
     folder = tmp_path / broken
     folder.mkdir()
@@ -332,7 +334,7 @@ def test_too_little_memory_gets_a_sentence(annai: Annai, write: Write) -> None:
     annai("import")
     code = [sys.executable, "-c", OUT_OF_MEMORY]
     done = subprocess.run(code, cwd=annai.folder, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "apple")
+    assert (done.returncode, done.stdout) == (2, "apple")
     assert done.stderr.startswith("annai: There is not enough memory for this; ")
 
 
@@ -348,6 +350,41 @@ from annai.__main__ import main
 main()
 """
 """Presses Ctrl-C at the very moment that a module is looked for, so that no clock is needed."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of Unix")
+def test_ctrl_c_at_a_question_ends_as_ctrl_c_does_and_a_closed_input_as_an_error(annai: Annai, write: Write) -> None:
+    import pty
+
+    write("a.md", "# A\n\napple")
+    annai("collection", "add", "-n", "kept", "-d", "x", "-s", ".")
+    for key, code in ((b"\x03", 130), (b"\x04", 2)):
+        primary, secondary = pty.openpty()
+        command = [sys.executable, "-m", "annai", "collection", "delete", "-n", "kept"]
+        process = subprocess.Popen(
+            command,
+            cwd=annai.folder,
+            stdin=secondary,
+            stdout=secondary,
+            stderr=secondary,
+            start_new_session=True,
+            preexec_fn=_take_terminal,  # noqa: PLW1509 - there is no other thread
+        )
+        os.close(secondary)
+        shown = b""
+        while b"?" not in shown:
+            shown += os.read(primary, 1000)
+        os.write(primary, key)
+        assert process.wait(60) == code
+        os.close(primary)
+    assert "kept" in annai("collection", "ls").stdout
+
+
+def _take_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 @pytest.mark.parametrize("module", ["annai.interfaces.cli", "click", "annai.config", "numpy", "apsw", "annai.engine"])

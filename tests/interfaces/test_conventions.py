@@ -127,7 +127,7 @@ def test_a_question_needs_no_quotes_and_may_begin_with_a_dash(project: Annai) ->
 def test_a_question_comes_from_standard_input(project: Annai) -> None:
     annai = Annai(project.folder)
     assert annai("search", "-", "--format", "files", stdin="環境構築の方法\n").stdout.startswith("案内/手順.md:")
-    assert "annai: " in annai("search", "-", stdin="", code=1).stderr
+    assert "annai: " in annai("search", "-", stdin="", code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -167,10 +167,10 @@ def test_quiet_leaves_results_and_errors(project: Annai) -> None:
     for quiet in (("-q", "import"), ("import", "--quiet"), ("collection", "disable", "root", "-q")):
         done = project(*quiet, code=None)
         assert done.stdout == ""
-        assert done.stderr == "" or done.returncode == 1
+        assert done.stderr == "" or done.returncode
     assert project("search", "-q", "zzzz qqqq", "--mode", "keyword", code=1).stderr == ""
     assert "Nothing found" in project("search", "zzzz qqqq", "--mode", "keyword", code=1).stderr
-    assert "annai: There is no collection 'nope'" in project("-q", "search", "x", "-c", "nope", code=1).stderr
+    assert "annai: There is no collection 'nope'" in project("-q", "search", "x", "-c", "nope", code=2).stderr
 
 
 def test_colour_can_be_asked_for_and_refused(project: Annai, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_importing_again_brings_up_to_date_and_old_spellings_work(project: Annai
     assert "added 1, unchanged 2" in project("import").stdout
     project("collection", "add", "guide", "-s", "guide", "-d", "Guides")
     assert project("status", "-n", "guide").stdout == project("status", "-c", "guide").stdout
-    assert "name one with `-c NAME`" in project("import", code=1).stderr
+    assert "name one with `-c NAME`" in project("import", code=2).stderr
     assert "added 1" in project("import", "--name", "guide").stdout
     assert "Missing argument 'NAME'" in project("collection", "enable", code=2).stderr
     assert project("collection", "disable", "-n", "guide").stdout.startswith("Disabled guide.")
@@ -333,7 +333,7 @@ def test_a_service_is_installed_and_removed(annai_here: Annai, tmp_path: Path, m
         "--user daemon-reload",
     ]
     program.write_text("#!/bin/sh\necho 'no bus here.' >&2\nexit 1\n")
-    failed = annai_here("server", "install", code=1).stderr
+    failed = annai_here("server", "install", code=2).stderr
     assert "`systemctl --user daemon-reload` failed (no bus here). Nothing was installed" in failed
     assert not file.exists()
 

@@ -120,7 +120,7 @@ def test_a_request_with_half_of_an_emoji_is_answered_with_its_id(url: str) -> No
 
 
 def test_a_second_server_says_where_agents_connect(url: str, folder: Path) -> None:
-    assert f"{url}/mcp" in Annai(folder)("mcp", "--http", code=1).stderr
+    assert f"{url}/mcp" in Annai(folder)("mcp", "--http", code=2).stderr
 
 
 def test_a_port_needs_http(folder: Path) -> None:

@@ -48,10 +48,10 @@ def test_a_test_tells_cosines_speed_and_memory(annai: Annai, tmp_path: Path) -> 
 
 
 def test_a_name_that_nobody_knows_is_an_error_that_says_what_to_do(annai: Annai) -> None:
-    assert "--provider" in annai("model", "test", "somebody/model", code=1).stderr
+    assert "--provider" in annai("model", "test", "somebody/model", code=2).stderr
     done = annai(
         *("model", "test", "somebody/model", "--provider", "sentence-transformers"),
-        code=1,
+        code=2,
         environment={"HF_HUB_OFFLINE": "1"},
     )
     assert "'somebody/model' is not on this machine" in done.stderr

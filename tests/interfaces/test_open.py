@@ -80,10 +80,10 @@ def test_each_editor_is_told_in_its_own_way(editor: str, arguments: list[str]) -
 
 def test_open_says_what_to_do_when_it_cannot(annai: Annai, write: Write) -> None:
     write("a.md", GUIDE)
-    assert "set VISUAL or EDITOR" in annai("open", "a.md", environment=WITHOUT_EDITOR, code=1).stderr
-    told = annai("open", "a.md", environment={"VISUAL": "/no/such/editor"}, code=1).stderr
+    assert "set VISUAL or EDITOR" in annai("open", "a.md", environment=WITHOUT_EDITOR, code=2).stderr
+    told = annai("open", "a.md", environment={"VISUAL": "/no/such/editor"}, code=2).stderr
     assert "could not be started (no such file or directory)" in told
-    assert "cannot be read as a command" in annai("open", "a.md", environment={"VISUAL": "vim 'x"}, code=1).stderr
+    assert "cannot be read as a command" in annai("open", "a.md", environment={"VISUAL": "vim 'x"}, code=2).stderr
     assert "There is no document" in annai("open", "nothing.md", environment={"VISUAL": "true"}, code=1).stderr
 
 

@@ -306,14 +306,14 @@ def test_setup_alone_lists_what_is_installed_and_set_up(annai: Annai) -> None:
 
 
 def test_levels_that_a_program_does_not_have_are_refused(annai: Annai) -> None:
-    assert "use --user" in annai("setup", "windsurf", "--project", code=1).stderr
-    assert "leave out --http" in annai("setup", "claude-desktop", "--http", code=1).stderr
+    assert "use --user" in annai("setup", "windsurf", "--project", code=2).stderr
+    assert "leave out --http" in annai("setup", "claude-desktop", "--http", code=2).stderr
     assert "Name a program" in annai("setup", "--remove", code=2).stderr
 
 
 def test_the_home_folder_is_no_project(annai: Annai) -> None:
     home = Annai(Path(os.environ["HOME"]))
-    assert "change to a folder of documents" in home("setup", "cursor", code=1).stderr
+    assert "change to a folder of documents" in home("setup", "cursor", code=2).stderr
     home("setup", "cursor", "--docs-dir", str(annai.folder))
     (entry,) = json.loads((home.folder / ".cursor" / "mcp.json").read_text())["mcpServers"].values()
     assert entry["args"][-1] == str(annai.folder)
@@ -428,14 +428,14 @@ def test_a_file_that_is_not_understood_is_left_alone(annai: Annai) -> None:
     file = annai.folder / ".mcp.json"
     for text in ("{ not json", "[]", '{"mcpServers": 5}'):
         file.write_text(text)
-        assert "by hand" in annai("setup", "claude-code", code=1).stderr
+        assert "by hand" in annai("setup", "claude-code", code=2).stderr
         assert file.read_text() == text
         assert "annai" in json.loads(annai("setup", "claude-code", "--print").stdout)["mcpServers"]
     codex = annai.folder / ".codex" / "config.toml"
     codex.parent.mkdir()
     for text in ("not toml", "mcp_servers = 5\n", 'mcp_servers = { other = { command = "x" } }\n'):
         codex.write_text(text)
-        assert "by hand" in annai("setup", "codex", code=1).stderr
+        assert "by hand" in annai("setup", "codex", code=2).stderr
         assert codex.read_text() == text
 
 

@@ -186,7 +186,10 @@ def test_a_pipe_gets_a_document_byte_for_byte(hostile: Annai) -> None:
 
 
 def test_a_pipe_gets_every_format_unchanged_and_without_colours_of_ours(hostile: Annai) -> None:
-    assert f"{NAME}:1\n".encode() in piped(hostile, "search", "apple", "--format", "files")
+    escaped = NAME.replace("\n", "\\n")
+    assert f"{escaped}:1\n".encode() in piped(hostile, "search", "apple", "--format", "files")
+    assert f"{NAME}:1\0".encode() in piped(hostile, "search", "apple", "--format", "files", "-0")
+    assert f"{escaped}:6:An apple {HOSTILE}".encode() in piped(hostile, "search", "An apple", "--mode", "exact")
     assert HOSTILE.encode() in piped(hostile, "search", "apple", "--format", "markdown")
     text = piped(hostile, "search", "apple", "--preview-lines", "20", environment={"COLUMNS": "500"}).decode()
     assert f"An apple {HOSTILE}" in text

@@ -113,7 +113,7 @@ def test_a_comparison_leaves_the_index_alone_whatever_engine_has_it(
     assert everything(config) == before
     for setting in ("store.engine=postgres", "store.url=elsewhere"):
         if setting != f"store.engine={engine}":
-            assert "temporary index" in evaluated(fruit, "--compare", setting, code=1)
+            assert "temporary index" in evaluated(fruit, "--compare", setting, code=2)
     assert everything(config) == before
 
 
@@ -145,18 +145,18 @@ def test_a_comparison_indexes_the_collections_that_are_registered(fruit: Annai, 
 def test_wrong_files_are_reported_in_one_sentence(fruit: Annai, queries: str, qrels: str, says: str) -> None:
     (fruit.folder / "q.jsonl").write_text(queries)
     (fruit.folder / "r.tsv").write_text(qrels)
-    said = evaluated(fruit, code=1)
+    said = evaluated(fruit, code=2)
     assert says in said
     assert said.count("\n") == 1
 
 
 def test_missing_and_binary_files_and_wrong_settings_are_reported_in_one_sentence(fruit: Annai) -> None:
-    assert "cannot be read" in fruit("eval", "--queries", "none", "--qrels", "r.tsv", code=1).stderr
+    assert "cannot be read" in fruit("eval", "--queries", "none", "--qrels", "r.tsv", code=2).stderr
     (fruit.folder / "binary").write_bytes(b"\xff\xfe\x00")
-    assert "UTF-8" in fruit("eval", "--queries", "q.jsonl", "--qrels", "binary", code=1).stderr
-    assert "cannot be written" in evaluated(fruit, "--run", "no/folder/run", code=1)
+    assert "UTF-8" in fruit("eval", "--queries", "q.jsonl", "--qrels", "binary", code=2).stderr
+    assert "cannot be written" in evaluated(fruit, "--run", "no/folder/run", code=2)
     for wrong in ("mode", "search.mode", "nothing.mode=1", "search.mode=sideways", "search.nothing=1"):
-        assert evaluated(fruit, "--compare", wrong, code=1).count("\n") == 1
+        assert evaluated(fruit, "--compare", wrong, code=2).count("\n") == 1
 
 
 names = [str(number) for number in range(15)]

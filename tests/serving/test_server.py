@@ -260,7 +260,7 @@ def test_a_signal_ends_a_server_in_order(place: LivingProject, sent: signal.Sign
 def test_a_second_server_in_the_foreground_is_refused(place: LivingProject) -> None:
     record = place.start()
     assert (
-        f"A server is already running at {record.url}" in place.annai("server", "start", "--foreground", code=1).stderr
+        f"A server is already running at {record.url}" in place.annai("server", "start", "--foreground", code=2).stderr
     )
 
 
@@ -280,11 +280,11 @@ def test_a_port_that_is_taken_is_told_of(make_place: Callable[..., LivingProject
     place = make_place()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert f"port {port}" in place.annai("server", "start", "--port", port, code=1).stderr
+        assert f"port {port}" in place.annai("server", "start", "--port", port, code=2).stderr
     for wrong in ("0", "65536", "x", "-1", ""):
         place.annai("server", "start", "--port", wrong, code=2)
     record = place.start()
-    assert "restart --port 1" in place.annai("server", "start", "--port", "1", code=1).stderr
+    assert "restart --port 1" in place.annai("server", "start", "--port", "1", code=2).stderr
     assert place.server() == record
 
 
@@ -304,9 +304,9 @@ def test_the_usual_port_may_be_taken(make_place: Callable[..., LivingProject]) -
 def test_why_a_server_does_not_start_is_told(place: LivingProject) -> None:
     (place.folder / "annai.toml").write_text(SETTINGS + f'[database]\npath = "{place.folder / "a.md"}"\n')
     trust(place.folder)
-    assert "a.md" in place.annai("server", "start", code=1).stderr
+    assert "a.md" in place.annai("server", "start", code=2).stderr
     (place.folder / "annai.toml").write_text(SETTINGS)
-    assert "cannot be written" in place.annai("server", "start", "--log", "no/such/folder/log", code=1).stderr
+    assert "cannot be written" in place.annai("server", "start", "--log", "no/such/folder/log", code=2).stderr
 
 
 def test_the_log_begins_anew_when_it_is_large(make_place: Callable[..., LivingProject]) -> None:

@@ -74,26 +74,26 @@ def test_a_saved_file_is_found_through_the_server(place: LivingProject) -> None:
 def test_a_server_can_be_named(place: LivingProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = place.start()
     elsewhere = Annai(tmp_path)
-    assert "ANNAI_TOKEN" in elsewhere("search", "apple", "--server", record.url, code=1).stderr
+    assert "ANNAI_TOKEN" in elsewhere("search", "apple", "--server", record.url, code=2).stderr
     monkeypatch.setenv("ANNAI_TOKEN", (state_of(place.folder) / "token").read_text().strip())
     assert results(elsewhere, "apple", "--server", record.url)[0]["path"] == "a.md"
     shown = elsewhere("search", "apple", "--format", "files", environment={"ANNAI_SERVER": record.url}).stdout
     assert shown == "docs/a.md:1\n"
     place.annai("server", "stop")
-    assert "does not answer" in elsewhere("search", "apple", "--server", record.url, code=1).stderr
-    assert "not the address" in elsewhere("status", "--server", "ftp://x", code=1).stderr
+    assert "does not answer" in elsewhere("search", "apple", "--server", record.url, code=2).stderr
+    assert "not the address" in elsewhere("status", "--server", "ftp://x", code=2).stderr
 
 
 def test_a_server_imports_with_another_chunk_size_and_other_files_are_indexed_beside_it(
     place: LivingProject, tmp_path: Path
 ) -> None:
     record = place.start()
-    assert "must be less than" in place.annai("import", "-m", "update", "--chunk-overlap", "1024", code=1).stderr
+    assert "must be less than" in place.annai("import", "-m", "update", "--chunk-overlap", "1024", code=2).stderr
     assert "updated 1" in place.annai("import", "-m", "update", "--chunk-size", "600").stdout
     other = tmp_path / "other.sqlite"
     assert "added 1" in place.annai("import", "--database", str(other)).stdout
     assert other.exists()
-    refused = place.annai("import", "--database", str(other), "--server", record.url, code=1).stderr
+    refused = place.annai("import", "--database", str(other), "--server", record.url, code=2).stderr
     assert "leave out --database or --server" in refused
 
 

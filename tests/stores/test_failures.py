@@ -69,7 +69,7 @@ def database(cluster: Cluster) -> str:
 
 def error_of(folder: Path, *arguments: str) -> str:
     """The one sentence that a failing command prints."""
-    done = Annai(folder)(*arguments, code=1)
+    done = Annai(folder)(*arguments, code=2)
     assert not done.stdout
     assert SECRET not in done.stderr
     (line,) = done.stderr.splitlines()

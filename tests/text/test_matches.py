@@ -1,9 +1,12 @@
 """What is marked of a text for a question?"""
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from annai.interfaces import terminal
 from annai.text.escapes import cells, wrap
 from annai.text.matches import asked, matching_spans
 
@@ -39,9 +42,10 @@ def test_spans_are_in_order_and_inside_of_the_text(text: str, question: str) -> 
         end = stop
 
 
-@given(st.text(alphabet="ab 日本、。語", max_size=60), st.integers(2, 12))
-def test_wrapping_loses_only_spaces(text: str, width: int) -> None:
+@given(st.text(alphabet="ab 日本、。語か\u3099e\u0301", max_size=60), st.integers(2, 12))
+def test_wrapping_loses_only_spaces_and_takes_no_mark_from_its_character(text: str, width: int) -> None:
     spans = wrap(text, width)
+    assert all(not unicodedata.combining(text[start]) for start, _ in spans if start and text[start - 1] != " ")
     assert all(cells(text[start:end]) <= width for start, end in spans)
     kept = "".join(text[start:end] for start, end in spans)
     assert kept.replace(" ", "") == text.replace(" ", "")
@@ -54,4 +58,13 @@ def test_a_line_breaks_at_spaces_and_between_japanese_characters() -> None:
     assert lines("the quick brown fox", 10) == ["the quick", "brown fox"]
     assert lines("日本語の文章", 5) == ["日本", "語の", "文章"]
     assert lines("日本語Kubernetes", 12) == ["日本語", "Kubernetes"]
+    # As a Mac's files have them: a mark takes no room, and stays.
+    assert lines(_nfd("ガギグゲゴ。"), 4) == [*map(_nfd, ("ガギ", "グゲ", "ゴ。"))]
+    assert lines(_nfd("ガギグ。"), 6) == [*map(_nfd, ("ガギ", "グ。"))]
+    assert lines(_nfd("les cafés brûlés"), 10) == [*map(_nfd, ("les cafés", "brûlés"))]
+    assert cells(_nfd("ガé")) == terminal.cells(_nfd("\x1b[31mガé\x1b[0m")) == 3
     assert lines("incomprehensible", 6) == ["incomp", "rehens", "ible"]
+
+
+def _nfd(text: str) -> str:
+    return unicodedata.normalize("NFD", text)

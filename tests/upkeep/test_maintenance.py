@@ -258,7 +258,7 @@ def test_the_command_checks_repairs_tidies_and_moves(docs: Path) -> None:
     assert "now." in annai("store", "vacuum").stdout
     done = annai("store", "migrate", "--to", "lancedb")
     assert 'engine = "lancedb"' in done.stdout
-    annai("store", "migrate", "--to", "lancedb", code=1)
+    annai("store", "migrate", "--to", "lancedb", code=2)
     annai("store", "migrate", "--to", "sqlite", code=2)
     (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n[store]\nengine = "lancedb"\n')
     assert "deploy" in annai("search", "roll back a bad deployment", "--format", "files").stdout

@@ -9,7 +9,7 @@ from annai.answers import Answer, Freshness, Query, Where
 from annai.asking.filters import Filters
 from annai.config import Config
 from annai.embedders.base import Embedder
-from annai.errors import EmbedderError, NotFound
+from annai.errors import EmbedderError, NotFound, StoreError
 from annai.files.scanner import differs
 from annai.indexing.recognition import check_model
 from annai.rerankers.base import Reranker
@@ -47,7 +47,8 @@ class Answering:
         if not answer.results and not any(self._store.states(collection.name) for collection in searched):
             waiting = self._store.requests.due(where.collections)
             if not waiting:
-                raise NotFound(self._why_empty(", ".join(str(each.source) for each in searched), freshness))
+                error = StoreError if freshness.problem else NotFound
+                raise error(self._why_empty(", ".join(str(each.source) for each in searched), freshness))
             freshness = replace(freshness, waiting=waiting)
         if freshness.problem:
             answer = self._compare_with_disk(answer, sources, query.where.clean_only)

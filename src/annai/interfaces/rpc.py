@@ -174,7 +174,8 @@ class Service:
     ) -> object:
         """The answer as `annai search --format json` prints it, or with `full` the whole `Answer`.
 
-        With `marks` each result also says which spans of its preview, breadcrumbs and path the question names.
+        With `marks` each result also says which spans of its preview, breadcrumbs and path the question names. In mode
+        `exact` a result is a line that holds the query, or `/a pattern/`: its `start_line`, and as its `content`.
         """
         answer = self._project.search(
             query,

@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import sys
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -13,6 +12,7 @@ import click
 
 from annai.config import Config
 from annai.errors import AnnaiError
+from annai.text import escapes
 from annai.text.escapes import escape, escape_line
 
 _SEQUENCE = re.compile(r"\x1b\[[\d;]*m|\x1b\]8;;[^\x1b]*\x1b\\")
@@ -88,15 +88,7 @@ class Screen(NamedTuple):
 
 def cells(shown: str) -> int:
     """How many columns a text takes on a terminal, without its styles and links."""
-    return sum(map(_character_cells, _SEQUENCE.sub("", shown)))
-
-
-def _character_cells(character: str) -> int:
-    if character.isascii():
-        return 1
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0  # It is drawn over the one before it, or not at all.
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return escapes.cells(_SEQUENCE.sub("", shown))
 
 
 def standard_output(config: Config) -> Screen:

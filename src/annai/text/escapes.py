@@ -4,6 +4,7 @@ import logging
 import re
 import textwrap
 import unicodedata
+from collections.abc import Sequence
 from types import TracebackType
 
 from annai.errors import without_secrets
@@ -23,7 +24,12 @@ def escape(text: str) -> str:
 
 def escape_line(text: str) -> str:
     """As `escape`, and line ends too, so that a name can never look like two lines."""
-    return _LINE_END.sub(_escape, escape(text))
+    return escape_line_ends(escape(text))
+
+
+def escape_line_ends(text: str) -> str:
+    r"""The text with `\n` for a line end and all else as it is: one line of a list that a program reads."""
+    return _LINE_END.sub(_escape, text)
 
 
 def escape_json(text: str) -> str:
@@ -32,7 +38,7 @@ def escape_json(text: str) -> str:
 
 
 def cells(text: str) -> int:
-    """How many cells of a terminal the text takes: two for each wide character."""
+    """How many cells of a terminal the text takes: two for each wide character, none for a mark on the one before."""
     return len(text) if text.isascii() else sum(map(_WIDTHS.__getitem__, text))
 
 
@@ -46,14 +52,14 @@ def wrap(text: str, width: int) -> list[tuple[int, int]]:
         while end + 1 < len(text) and room >= widths[end + 1]:
             end += 1
             room -= widths[end]
-            if text[end] == " " or widths[end] > 1 or widths[end - 1] > 1:
+            if text[end] == " " or widths[end] > 1 or (widths[end] and widths[_base(widths, end - 1)] > 1):
                 last_break = end
         end += 1
-        if end < len(text) and text[end] in _NEVER_FIRST and end - start > 1:
-            end -= 1
-        elif end < len(text) and text[end] != " " and widths[end] == widths[end - 1] == 1 and last_break > start:
-            # A word is broken only if it is longer than a line.
-            end = last_break
+        if end < len(text) and text[end] in _NEVER_FIRST and (before := _base(widths, end - 1)) > start:
+            end = before
+        elif end < len(text) and text[end] != " " and last_break > start:
+            is_word = widths[end] == widths[_base(widths, end - 1)] == 1
+            end = last_break if is_word else end  # It is broken only if it is longer than a line.
         spans.append((start, end))
         start = end
         while start < len(text) and text[start] == " ":
@@ -81,6 +87,13 @@ def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode()
 
 
+def _base(widths: Sequence[int], position: int) -> int:
+    """Where the character at a position is; of a mark, the one that it stands on."""
+    while position > 0 and not widths[position]:
+        position -= 1
+    return position
+
+
 _NEVER_FIRST = frozenset("。、，．）」』】！？")
 """No line of Japanese begins with one of these."""
 
@@ -89,7 +102,10 @@ class _Widths(dict[str, int]):
     """The cells of each character that was seen: looking one up is ten times as fast as asking Unicode."""
 
     def __missing__(self, character: str) -> int:
-        width = 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if not character.isascii() and unicodedata.category(character) in ("Mn", "Me", "Cf"):
+            width = 0  # It is drawn over the one before it, or not at all.
+        else:
+            width = 2 if unicodedata.east_asian_width(character) in "WF" else 1
         self[character] = width
         return width
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 import click
 
 from annai import __version__
-from annai.errors import AnnaiError
+from annai.errors import AnnaiError, NotFound
 from annai.interfaces.cli.conventions import Group, color_option, quiet_option, verbose_option
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "search": ("search", "Search this folder by meaning and by words."),
-    "get": ("get", "Show a document, a section or some lines."),
+    "get": ("get", "Show documents, sections or lines."),
     "open": ("open", "Open a document in your editor, or the page in your browser."),
     "status": ("status", "Show what is indexed, and what was left out."),
     "collection": ("collection", "Register folders as collections."),
@@ -48,8 +48,8 @@ HIDDEN = frozenset({"tool"})
 COMPLETE_VARIABLE = "_ANNAI_COMPLETE"
 """What the script of `annai completion` sets when it asks; click answers then, and runs no command."""
 
-INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C ended, as shells expect it."""
+NOTHING_FOUND, FAILED, INTERRUPTED = 1, 2, 130
+"""The exit codes besides 0, as grep's: nothing was found (or a check found something wrong), an error, and Ctrl-C."""
 
 
 class _LazyGroup(Group):
@@ -100,8 +100,8 @@ def cli(ctx: click.Context, config: Path | None, color: str | None, quiet: bool,
     In any folder, run `annai search your question`: it indexes what it finds, then
     answers.
 
-    The exit status is 0 if all went well, 1 if nothing was found or something went
-    wrong, 2 for wrong usage, and 130 after Ctrl-C.
+    The exit status is 0 if all went well, 1 if nothing was found (or a check found
+    something wrong), 2 after an error, and 130 after Ctrl-C.
     """
     from annai.interfaces.terminal import set_quiet  # help needs none of it
 
@@ -112,7 +112,7 @@ def cli(ctx: click.Context, config: Path | None, color: str | None, quiet: bool,
 
 
 def main() -> None:
-    """Run the program and leave it with its exit code: 0 done, 1 an error, 2 wrong usage."""
+    """Run the program and leave it with its exit code."""
     _open_closed_streams()
     _speak_utf_8()
     # Before numpy comes: a search multiplies so little that several threads wait for one another longer than they work.
@@ -127,6 +127,7 @@ def run(arguments: list[str]) -> int:
         from annai.interfaces.cli.completion import register_shells
 
         register_shells()
+    code = FAILED
     try:
         # Outside standalone mode click returns the code that ctx.exit was given, or what the command returned.
         result = cli.main(arguments, prog_name="annai", standalone_mode=False)
@@ -140,6 +141,7 @@ def run(arguments: list[str]) -> int:
         return 0
     except AnnaiError as error:
         _complain(error)
+        code = NOTHING_FOUND if isinstance(error, NotFound) else FAILED
     except MemoryError:
         _complain("There is not enough memory for this; close other programs, or index fewer or smaller files.")
     except Exception as error:
@@ -152,7 +154,7 @@ def run(arguments: list[str]) -> int:
         _complain(_sentence(error))
     finally:
         _drop_unwritten_output()
-    return 1
+    return code
 
 
 def _refused(error: click.ClickException) -> int:
@@ -224,10 +226,10 @@ def _drop_unwritten_output() -> None:
 def _stopped(error: BaseException) -> int:
     """Say how the program was stopped before its end; the exit code."""
     if isinstance(error, click.Abort) and not isinstance(error.__cause__, KeyboardInterrupt):
-        # A question that nobody answered: the input ended, or Ctrl-C came instead of a word.
+        # A question without an answer: the input ended or, which click keeps only as the context, Ctrl-C came.
         click.echo(err=True)
         _complain("no answer, so nothing was done; `--help` shows how to answer in advance.")
-        return 1
+        return INTERRUPTED if isinstance(error.__context__, KeyboardInterrupt) else FAILED
     left = str(error.__cause__ or error) or "what was indexed so far is kept, and the next run continues from there."
     _complain(f"interrupted; {left}")
     return INTERRUPTED

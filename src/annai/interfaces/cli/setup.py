@@ -8,6 +8,7 @@ import click
 
 from annai.config import Config, load_config
 from annai.errors import ConfigError
+from annai.interfaces.cli import FAILED
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import project_command
 from annai.interfaces.setup.aliases import ALIASES, add_aliases, remove_aliases
@@ -97,7 +98,7 @@ def _for_each(programs: Sequence[Program], work: Callable[[Program], None]) -> N
             warn(str(error))
             failures += 1
     if failures:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(FAILED)
 
 
 def _set_aliases(*, is_alone: bool, remove: bool) -> None:

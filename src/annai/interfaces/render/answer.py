@@ -12,7 +12,7 @@ from annai.files.pages import place
 from annai.interfaces.render.notes import correction_lines, doubt_lines, more_place, result_count
 from annai.interfaces.render.records import answer_json, print_json
 from annai.interfaces.terminal import Screen, echo, standard_output
-from annai.text.escapes import escape_line, wrap
+from annai.text.escapes import escape_line, escape_line_ends, wrap
 
 if TYPE_CHECKING:
     from annai.asking.exact import Wanted
@@ -53,8 +53,8 @@ def print_answer(
         print_json(answer_json(answer, explain))
     elif form in ("files", "null"):
         places = (f"{_relative_path(hit, answer.sources)}:{hit.start_line}" for hit in answer.results)
-        ended = (f"{each}\0" if form == "null" else f"{escape_line(each)}\n" for each in places)
-        echo("".join(ended), nl=False, styled=True)
+        ended = (f"{each}\0" if form == "null" else f"{escape_line_ends(each)}\n" for each in places)
+        echo("".join(ended), nl=False)
     elif answer.mode == "exact":
         places = (f"{_relative_path(hit, answer.sources)}:{hit.start_line}" for hit in answer.results)
         lines = (f"- `{place}` {hit.preview}\n" for place, hit in zip(places, answer.results, strict=True))
@@ -97,7 +97,7 @@ def _print_lines(answer: Answer, screen: Screen) -> None:
     wanted = _wanted(answer) if screen.has_color else None
     shown = []
     for hit in answer.results:
-        place = screen.show(f"{escape_line(_relative_path(hit, answer.sources))}:{hit.start_line}", fg="magenta")
+        place = screen.show(f"{escape_line_ends(_relative_path(hit, answer.sources))}:{hit.start_line}", fg="magenta")
         place = screen.link(place, answer.sources[hit.collection] / hit.path)
         text = hit.preview if screen.is_terminal else hit.content or hit.preview
         spans = wanted.spans(text) if wanted else []
