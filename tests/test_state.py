@@ -120,11 +120,11 @@ def test_an_engine_that_came_with_a_clone_runs_nothing(docs: Path, write: Write,
         database.execute("INSERT INTO points VALUES ('1', ?)", (point,))
     database.close()
     annai = Annai(docs)
-    assert "needs a Qdrant server; name it in store.url" in annai("search", "apple", code=1).stderr
+    assert "needs a Qdrant server; name it in store.url" in annai("search", "apple", code=2).stderr
     # Not even when the user trusts a URL that names it.
     write("annai.toml", QUICK + '[store]\nengine = "qdrant"\nurl = ".annai/index.qdrant"\n')
     trust(docs)
-    assert "needs a Qdrant server; name it in store.url" in annai("search", "apple", code=1).stderr
+    assert "needs a Qdrant server; name it in store.url" in annai("search", "apple", code=2).stderr
     assert not ran.exists()
 
 
@@ -557,7 +557,7 @@ def test_what_is_no_file_is_not_indexed_unasked() -> None:
 
 @pytest.mark.parametrize("command", [["server", "start"], ["mcp", "--http", "--port", "auto"], ["status"], ["import"]])
 def test_a_command_that_is_refused_a_folder_makes_nothing_for_it(docs: Path, command: list[str]) -> None:
-    refused = Annai(docs)(*command, environment={"TMPDIR": str(docs)}, code=1)
+    refused = Annai(docs)(*command, environment={"TMPDIR": str(docs)}, code=2)
     assert "does not index on its own" in refused.stderr
     assert refused.stdout == ""
     assert docs not in [each.root for each in known_projects()]

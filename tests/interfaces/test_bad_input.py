@@ -314,7 +314,7 @@ def test_bytes_that_are_not_text_get_a_sentence(annai: Annai, write: Write, tmp_
     assert "Nothing found" in annai("search", broken, "--mode", "keyword", code=1).stderr
     folder = tmp_path / broken
     folder.mkdir()
-    assert "is not valid UTF-8; rename it" in Annai(folder)("search", "apple", code=1).stderr
+    assert "is not valid UTF-8; rename it" in Annai(folder)("search", "apple", code=2).stderr
 
 
 OUT_OF_MEMORY = """

@@ -472,7 +472,7 @@ def test_nothing_is_written_through_a_link_that_leads_out_unless_the_user_says_s
     (outside / "settings.json").write_text("{}")
     (annai.folder / link).symlink_to(outside / to)
     before = tree(outside)
-    refused = annai("setup", program, stdin="y\n", code=1).stderr
+    refused = annai("setup", program, stdin="y\n", code=2).stderr
     assert f"leads to {outside}" in refused
     assert "--yes" in refused
     assert tree(outside) == before
@@ -484,7 +484,7 @@ def test_nothing_is_written_through_a_link_that_leads_out_unless_the_user_says_s
     assert answered.startswith(f"Wrote {outside}")
     written = tree(outside)
     assert "annai" in "".join(written.values())
-    assert "--yes" in annai("setup", program, "--remove", code=1).stderr
+    assert "--yes" in annai("setup", program, "--remove", code=2).stderr
     assert tree(outside) == written
     annai("setup", program, "--remove", "--yes")
     assert "annai" not in "".join(text for name, text in tree(outside).items() if ".bak" not in name)
@@ -510,7 +510,7 @@ def test_what_a_clone_can_plant_harms_neither_a_look_nor_a_backup(annai: Annai, 
     assert ".mcp.json.bak2" in annai("setup", "claude-code").stdout
     assert not (tmp_path / "outside").exists()
     (annai.folder / "annai.toml").symlink_to(tmp_path / "outside")
-    assert "is a link" in annai("init", "--force", code=1).stderr
+    assert "is a link" in annai("init", "--force", code=2).stderr
     assert not (tmp_path / "outside").exists()
 
 
