@@ -70,6 +70,57 @@ def test_an_answer_that_is_only_a_guess_says_so_and_exits_as_grep_does(annai: An
     assert "1 result in " in annai("search", "apple").stdout
 
 
+def test_an_exact_search_prints_lines_as_grep_does(annai: Annai, write: Write) -> None:
+    write("a.md", "---\nport: 8080\n---\n# Port\n\nlisten on 8080\n")
+    write("b/c.md", "8080\n\n    x = 8080;\n80 80\n")
+    lines = ["a.md:2:port: 8080", "a.md:6:listen on 8080", "b/c.md:1:8080", "b/c.md:3:    x = 8080;"]
+    done = annai("search", "--mode", "exact", "8080")
+    assert done.stdout.splitlines() == lines
+    assert re.fullmatch(r"4 lines in \d+ ms\n", done.stderr)
+    part = annai("search", "--mode", "exact", "8080", "-n", "2", "--offset", "1", "--exclude", "b/*.txt")
+    assert part.stdout.splitlines() == lines[1:3]
+    assert part.stderr.startswith("2 of 4 lines in ")
+    told = json.loads(annai("search", "--mode", "exact", "8080", "--json", "--path", "b").stdout)
+    assert (told["total"], told["confident"]) == (2, True)
+    assert list(told["results"][0]) == RESULT_FIELDS
+    assert [(each["file"], each["start_line"], each["content"]) for each in told["results"]] == [
+        ("b/c.md", 1, "8080"),
+        ("b/c.md", 3, "    x = 8080;"),
+    ]
+    places = annai("search", "--mode", "exact", "8080", "--format", "files", "-0").stdout
+    assert places == "a.md:2\0a.md:6\0b/c.md:1\0b/c.md:3\0"
+    assert "No line holds '80809'" in annai("search", "--mode", "exact", "80809", code=1).stderr
+    assert "There are only 4 lines; " in annai("search", "--mode", "exact", "8080", "--offset", "9", code=1).stderr
+    assert "--format files" in annai("search", "8080", "-0", code=2).stderr
+    assert "leave out depths" in annai("search", "--mode", "exact", "x", "--depth", "1", code=2).stderr
+
+
+def test_an_offset_goes_on_where_a_search_ended_and_the_total_stays(annai: Annai, write: Write) -> None:
+    for number in range(7):
+        write(f"{number}.md", f"# Apple {number}\n\nAn apple.")
+    whole = json.loads(annai("search", "apple", "-n", "7", "--json").stdout)
+    for offset, limit in ((0, 3), (3, 3), (6, 3)):
+        part = json.loads(annai("search", "apple", "-n", str(limit), "--offset", str(offset), "--json").stdout)
+        assert part["total"] == whole["total"] == 7
+        assert [each["id"] for each in part["results"]] == [each["id"] for each in whole["results"]][offset:][:limit]
+    assert "3 of 7 results in " in annai("search", "apple", "-n", "3").stdout
+
+
+def test_several_references_are_shown_one_after_the_other(annai: Annai, write: Write) -> None:
+    write("a.md", "# A\n\napple")
+    write("b/pear.md", "# Pear\n\n## Part\n\npear\n")
+    assert (
+        annai("get", "a.md", "pear").stdout == "==> a.md <==\n# A\n\napple\n==> pear <==\n# Pear\n\n## Part\n\npear\n"
+    )
+    assert annai("get", "a.md").stdout == "# A\n\napple"
+    done = annai("get", "nope", "a.md", "gone.md", "--json", code=1)
+    assert [each["path"] for each in json.loads(done.stdout)] == ["a.md"]
+    assert [line[:33] for line in done.stderr.splitlines()] == [
+        "annai: There is no document 'nope",
+        "annai: There is no document 'gone",
+    ]
+
+
 def test_other_sections_of_a_document_are_named_below_it(annai: Annai, write: Write) -> None:
     part = "An apple a day keeps many doctors far away from here, and the apple is red. " * 8
     write("a.md", "# Fruit\n\n" + "\n\n".join(f"## Part {number}\n\n{part}" for number in range(1, 7)))

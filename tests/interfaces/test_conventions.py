@@ -243,7 +243,7 @@ def test_fish_completes_commands_documents_and_collections(shell: Shell) -> None
     asked = "; ".join(f"complete -C '{typed}'" for typed in ("annai get x", "annai get 案", "annai status -c r"))
     assert shell("fish", "--no-config", "-c", f"annai completion fish | source; {asked}; complete -C 'annai ge'") == [
         *("x, y.md", "案内/手順.md", "root"),
-        "get\tShow a document, a section or some lines.",
+        "get\tShow documents, sections or lines.",
     ]
 
 

@@ -16,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 from annai.config import load_config
 from annai.engine import Engine
 from annai.interfaces.setup.programs import PROGRAMS
+from annai.settings import Search
 from annai.text.tokens import count_tokens
 from tests.agents import ERAS, Agent, connected, text
 from tests.conftest import EXAMPLES
@@ -88,7 +89,8 @@ def test_some_lines_of_a_document_can_be_read(agent: Agent) -> None:
     assert agent.fields("get_document", path=f"{SETUP}:3-5") == part
     row = agent.fields("search", query="環境構築の方法", limit=1)["results"][0]
     assert agent.fields("get_document", path=f"{row['path']}:{row['start_line']}")["section"] == row["section"]
-    assert agent.fields("get_document", path=f"annai://root/{quote(SETUP)}:3")["end_line"] == row["end_line"] + 1
+    # Under the page's own heading stands all of the page.
+    assert agent.fields("get_document", path=f"annai://root/{quote(SETUP)}:3")["end_line"] == len(expected)
     assert {row["path"] for row in agent.fields("search", query="手順", path="**/環境*.md")["results"]} == {SETUP}
     assert f"it has {len(expected)} lines" in agent.failure("get_document", path=SETUP, start_line=9999)
 
@@ -220,6 +222,30 @@ def test_a_search_goes_on_where_the_last_one_ended(agent: Agent) -> None:
     beyond = agent.call("search", query="配達", offset=500)
     assert beyond.structured_content["results"] == []
     assert "a smaller `offset`" in text(beyond)
+
+
+def test_an_exact_search_lists_lines_and_tells_their_true_number(agent: Agent) -> None:
+    files = {each.relative_to(EXAMPLES).as_posix(): each.read_text(encoding="utf-8") for each in EXAMPLES.rglob("*.md")}
+    expected = [
+        {"path": path, "line": number, "text": line}
+        for path in sorted(files)
+        for number, line in enumerate(files[path].split("\n"), 1)
+        if "booking-api" in line
+    ]
+    found = agent.call("search", query="booking-api", mode="exact")
+    assert found.structured_content["results"] == expected
+    assert found.structured_content["total"] == len(expected) > 5
+    first = expected[0]
+    assert f"\n{first['path']}:{first['line']}: {first['text']}\n" in text(found)
+    part = agent.fields("search", query="booking-api", mode="exact", limit=2, offset=1, path="engineering")
+    assert part["results"] == [each for each in expected if str(each["path"]).startswith("engineering/")][1:3]
+    assert part["next_offset"] == 3
+    many = agent.call("search", query="e", mode="exact")
+    assert many.structured_content["total"] > len(many.structured_content["results"]) > 20
+    assert many.structured_content["next_offset"] == len(many.structured_content["results"])
+    assert count_tokens(text(many)) <= Search().max_tokens
+    assert count_tokens(json.dumps(many.structured_content, ensure_ascii=False)) <= Search().max_tokens
+    assert "upper and lower case differ" in text(agent.call("search", query="BOOKING-API", mode="exact"))
 
 
 def test_locations_alone_take_one_line_each(agent: Agent) -> None:

@@ -8,6 +8,7 @@ from annai.answers import PREVIEW_LINES, Answer, Content, Mode, Query, Sort
 from annai.asking.addresses import filter_from_here
 from annai.asking.query import MAX_DEPTH, MAX_LINES, MAX_PREVIEW_LINES, MAX_RESULTS, make_query
 from annai.config import Config
+from annai.interfaces.cli import NOTHING_FOUND
 from annai.interfaces.cli.completion import complete_collections, complete_documents
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import (
@@ -19,7 +20,7 @@ from annai.interfaces.cli.options import (
 )
 from annai.interfaces.cli.progress import progress_bar
 from annai.interfaces.render.answer import SEARCH_FORMATS, print_answer
-from annai.interfaces.render.notes import unmatched_lines
+from annai.interfaces.render.notes import result_count, unmatched_lines
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.values import choices
@@ -207,15 +208,14 @@ def command(
         echo(line, err=True)
     if not answer.results and not answer.unmatched and not answer.unmet:
         echo(_nothing(answer, asked), err=True)
-    if not answer.confident:
-        # As grep does when nothing matches.
-        raise click.exceptions.Exit(1)
+    if not (answer.results and answer.confident):
+        raise click.exceptions.Exit(NOTHING_FOUND)
 
 
 def _nothing(answer: Answer, query: Query) -> str:
     """What to say where there are no results."""
     if answer.total:
-        return f"There are {answer.total:,} results; leave out --offset {query.offset}, or make it smaller."
+        return f"There are only {result_count(answer, answer.total)}; make --offset {query.offset} smaller."
     if query.mode == "exact":
         return f"No line holds {query.text!r}; upper and lower case differ."
     note = f" ({answer.note})" if answer.note else ""
