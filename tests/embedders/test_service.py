@@ -374,7 +374,7 @@ def test_the_key_is_in_no_output_and_in_no_file(docs: Path, service: Service, pr
         done = annai(*command, code=code, environment={"A_KEY": KEY})
         outputs += [done.stdout, done.stderr]
     service.planned.append({"status": 401, "body": f'{{"error": {{"message": "bad key {KEY}", "code": 401}}}}'})
-    done = annai("search", "pear", "--verbose", code=2, environment={"A_KEY": KEY})
+    done = annai("search", "pear", "--verbose", code=1, environment={"A_KEY": KEY})
     assert "answered 401" in done.stderr
     outputs += [done.stdout, done.stderr]
     assert any(KEY in each.headers.values() or f"Bearer {KEY}" in each.headers.values() for each in service.requests)
