@@ -286,7 +286,7 @@ def test_a_trusted_model_is_trusted_as_long_as_it_stays(clone: Annai, model: Pat
 
 def test_a_folder_of_anything_is_no_model(clone: Annai) -> None:
     (clone.folder / "annai.toml").write_text('[embedding]\nprovider = "onnx"\nmodel = "/"\n')
-    assert "holds too many files for a model" in clone("trust", "--yes", code=1).stderr
+    assert "holds too many files for a model" in clone("trust", "--yes", code=2).stderr
     assert "a.md" in clone("search", "apple").stdout
 
 
