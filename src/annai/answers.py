@@ -163,8 +163,8 @@ class Hit:
     score: float
     """0–1: how likely it answers. It means the same in every language, mode and collection."""
     content: str
-    """As the query asks: the passage that matched, the section, the document (with its first hit only) or nothing. In an
-    exact search the line, or nothing."""
+    """As the query asks: the passage that matched, the section, the document (with its first hit only) or nothing.
+    In an exact search the line, or nothing."""
     file: str = ""
     """Where the file is, from the project's root; `path` is its path in the collection."""
     created: str = ""

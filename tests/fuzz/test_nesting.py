@@ -101,7 +101,7 @@ def test_a_pyproject_of_somebody_else_stops_no_search(folder: Path, text: str) -
     (folder / "pyproject.toml").write_text(text)
     assert "a.md" in Annai(below)("search", "apple").stdout
     (folder / "pyproject.toml").write_text(f"# [tool.annai]\n{text}")
-    assert "pyproject.toml" in Annai(folder)("search", "apple", code=1).stderr
+    assert "pyproject.toml" in Annai(folder)("search", "apple", code=2).stderr
 
 
 @pytest.mark.parametrize("name", DEEP_SETTINGS)
@@ -117,7 +117,7 @@ def test_deep_settings_are_refused_with_a_sentence(folder: Path, name: str) -> N
             load_config(start=folder)
     else:
         assert "z.md:3" in annai("search", "zebra").stdout
-        assert "nested more than" in annai("init", "--from", name, code=1).stderr
+        assert "nested more than" in annai("init", "--from", name, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_deep_settings_are_refused_with_a_sentence(folder: Path, name: str) -> N
 )
 def test_a_deep_file_of_a_program_is_left_alone(folder: Path, text: str) -> None:
     (folder / ".mcp.json").write_text(text)
-    told = Annai(folder)("setup", "claude-code", code=1).stderr
+    told = Annai(folder)("setup", "claude-code", code=2).stderr
     assert ".mcp.json" in told
     assert (folder / ".mcp.json").read_text() == text
 
@@ -133,7 +133,7 @@ def test_a_deep_file_of_a_program_is_left_alone(folder: Path, text: str) -> None
 def test_a_deep_question_file_is_refused_with_its_line(folder: Path) -> None:
     (folder / "questions.jsonl").write_text('{"id": ' + "[" * 50_000)
     (folder / "judgements.tsv").write_text("1\tz.md\t1\n")
-    told = Annai(folder)("eval", "--queries", "questions.jsonl", "--qrels", "judgements.tsv", code=1).stderr
+    told = Annai(folder)("eval", "--queries", "questions.jsonl", "--qrels", "judgements.tsv", code=2).stderr
     assert "line 1" in told
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from annai.interfaces.terminal import cells
 from annai.text.escapes import LogFormatter, escape, escape_json, escape_line
+from annai.text.lines import Lines
 from tests.conftest import Annai, results, state_of
 
 Write = Callable[[str, str], Path]
@@ -189,7 +190,8 @@ def test_a_pipe_gets_every_format_unchanged_and_without_colours_of_ours(hostile:
     escaped = NAME.replace("\n", "\\n")
     assert f"{escaped}:1\n".encode() in piped(hostile, "search", "apple", "--format", "files")
     assert f"{NAME}:1\0".encode() in piped(hostile, "search", "apple", "--format", "files", "-0")
-    assert f"{escaped}:6:An apple {HOSTILE}".encode() in piped(hostile, "search", "An apple", "--mode", "exact")
+    line = Lines(BODY).number(BODY.index("An apple"))
+    assert f"{escaped}:{line}:An apple {HOSTILE}".encode() in piped(hostile, "search", "An apple", "--mode", "exact")
     assert HOSTILE.encode() in piped(hostile, "search", "apple", "--format", "markdown")
     text = piped(hostile, "search", "apple", "--preview-lines", "20", environment={"COLUMNS": "500"}).decode()
     assert f"An apple {HOSTILE}" in text
