@@ -127,7 +127,7 @@ def test_a_damaged_index_is_built_again_from_the_files_and_knows_what_was_regist
     index = state_of(annai.folder) / "index.sqlite"
     for page in [*pages_of(index, table)]:
         flip(index, page + PAGE // 2)
-    told = annai("store", "check", code=1).stderr
+    told = annai("store", "check", code=2).stderr
     assert told.strip() == f"annai: {database.damaged(index)}"
     assert WAY_OUT in told
     done = annai("store", "check", "--repair")
@@ -305,5 +305,5 @@ def test_a_first_search_on_a_full_disk_says_that_it_is_full(annai: Annai, write:
     with (small_disk / "ballast").open("wb", buffering=0) as ballast, suppress(OSError):
         while True:
             ballast.write(bytes(4096))
-    told = annai("search", "apple", code=1, environment={"XDG_STATE_HOME": str(small_disk / "state")}).stderr
+    told = annai("search", "apple", code=2, environment={"XDG_STATE_HOME": str(small_disk / "state")}).stderr
     assert "There is no space left" in told
