@@ -71,6 +71,19 @@ def test_what_every_passage_holds_counts_less() -> None:
     assert found.passage[3] > found.passage[0]
 
 
+def test_words_that_say_little_do_not_count_for_being_rare_here() -> None:
+    bodies = (
+        "Volumes keep data.",
+        "How does bread rise?",
+        "A volume is a folder.",
+        "Volumes are deleted.",
+        "Many volumes.",
+    )
+    found = compared("how does a volume work", [*map(passage, bodies), passage("Work on volumes.")])
+    assert found.passage[0] > found.passage[1]
+    assert found.window[0] > found.window[1]
+
+
 def test_a_title_that_the_question_names_is_covered() -> None:
     found = compared("install on windows", [passage("x", title="Install on Windows"), passage("x", title="Taxes")])
     assert found.title[0] == pytest.approx(1, abs=1e-3)

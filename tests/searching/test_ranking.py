@@ -160,6 +160,16 @@ def test_of_documents_that_hold_the_words_the_one_in_the_question_s_script_comes
     assert scores[0] > scores[1]
 
 
+def test_in_another_script_a_title_that_is_the_question_makes_up_for_the_words_that_it_lacks() -> None:
+    def compare(rows: Sequence[int]) -> Closeness:
+        return replace(equally_close(rows), about=np.array([float(row == 1) for row in rows], np.float32))
+
+    for other_script in ((), (0, 1)):
+        found = passages((0, 0.6, 0.0), (1, 0.5, 0.0), other_script=other_script)
+        scores = rank_by_both(found, compare).scores
+        assert (scores[1] > scores[0]) == bool(other_script)
+
+
 def test_a_document_that_keeps_to_the_subject_comes_before_one_that_touches_it() -> None:
     found = passages((0, 0.5, 0.6), (0, 0.1, 0.0), (1, 0.5, 0.6), (1, 0.5, 0.5), whole_documents=False)
     scores = rank_by_both(found, lambda _: None).scores

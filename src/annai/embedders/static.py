@@ -85,6 +85,10 @@ class StaticEmbedder(AdditiveEmbedder):
         blocks = [*self._model.subwords.encode_blocks(text)]
         return (blocks[0] if len(blocks) == 1 else np.concatenate(blocks)).astype(np.uint16)
 
+    def piece(self, token_id: int) -> str:
+        """The text of a token."""
+        return self._model.subwords.pieces[token_id]
+
     def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
         """A row for each token; the longer it is, the more the token counts."""
         vectors: Vectors = self._model.rows.take(ids).astype(np.float32)

@@ -4,13 +4,14 @@ The index keeps the tokens of every passage (`embedders.packing`), so that a sea
 """
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annai.definitions import dataclass
 from annai.embedders.static import StaticEmbedder, vector_lengths
+from annai.text.tokens import word_weight, words
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -20,6 +21,10 @@ MAX_QUERY_TOKENS = 64
 
 BLOCK_TOKENS = 16
 """A window is two neighbouring blocks of this many tokens, about a sentence: 12 to 32 are as good."""
+
+LITTLE_WORD_WEIGHT = 0.5
+"""What a token of a word that says little (`how`, `する`) counts; .25 is as good, and 1 harms questions in everyday
+language: their other words are in nearly all of these passages, so that such words would be the rare ones."""
 
 _TOKEN_ID_LIMIT = 1 << 16
 """Token ids are below this."""
@@ -61,7 +66,7 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     """Compare a question with passages; None if nothing can be compared, as for a question without tokens.
 
     A token's weight is the length of its vector times its rarity among these passages: a token that all of them hold
-    does not tell them apart.
+    does not tell them apart. That of a word that says little is less: how rare it is here means nothing.
     """
     # Not np.unique: its first call imports a module, which takes longer than all of this.
     distinct = np.array(sorted(set(embedder.token_ids(query).tolist())), np.uint16)
@@ -75,7 +80,7 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     np.maximum(similarity, 0, out=similarity)
     np.minimum(similarity, 1, out=similarity)
 
-    weights = query_lengths * tokens.rarity(query_tokens)
+    weights = query_lengths * tokens.rarity(query_tokens) * _word_weights(embedder, query_tokens)
     weights /= max(float(weights.sum()), 1e-9)
     labels, blocks, owners = tokens.best_by_part(similarity)
     windows = blocks.copy()
@@ -181,6 +186,16 @@ def _heaviest_tokens(embedder: StaticEmbedder, token_ids: NDArray[np.uint16]) ->
     vectors = embedder.token_vectors(token_ids)
     heaviest = np.argsort(-vector_lengths(vectors), kind="stable")[:MAX_QUERY_TOKENS]
     return token_ids[heaviest].astype(np.int64), vectors[heaviest]
+
+
+def _word_weights(embedder: StaticEmbedder, token_ids: Integers) -> Floats:
+    """What each token counts as a word."""
+    return np.array([_piece_weight(embedder.piece(token)) for token in token_ids.tolist()], np.float32)
+
+
+@lru_cache(maxsize=4096)
+def _piece_weight(piece: str) -> float:
+    return 1.0 if any(word_weight(word) == 1 for word in words(piece)) else LITTLE_WORD_WEIGHT
 
 
 def _weighted_sums(similarity: Floats, weights: Floats) -> Floats:

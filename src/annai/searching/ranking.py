@@ -12,6 +12,7 @@ For a document d with its candidate passages:
 and for the first of them, by the passage with the best cosine + 2.5 · P, token by token (`closeness`):
 
     score = first + 0.5 · passage + 1 · best window + 0.4 · its coverage + 0.4 · title
+          + 0.3 · about, if question and document do not share their script: a title's words are missing there
 
 The weights are made for the cosines of the bundled model. Those of a model that reads texts as a whole say more, and
 each such model spreads them differently: they are brought to one spread first (`MEANING_SPREAD`).
@@ -57,6 +58,10 @@ ONLY_WORDS_PHRASE_WEIGHT = 1.5
 
 PASSAGE_WEIGHT, WINDOW_WEIGHT, COVERAGE_WEIGHT, TITLE_WEIGHT = 0.5, 1.0, 0.4, 0.4
 """Weights of the closeness token by token; each may be half as much or twice without harm."""
+
+ABOUT_WEIGHT = 0.3
+"""Weight of how nearly the question is the title of a document in another script. In its own script a title's words say
+so already; counted again, they outweigh the text."""
 
 MAX_CHOSEN_DOCUMENTS, MAX_RIVALS, MAX_RIVAL_GAP = 5, 5, 1.0
 """For the first of these documents, so many other passages that are no further behind are compared as well."""
@@ -160,11 +165,14 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
         if rivals:
             gaps, best, close = _choose_passages(candidates, gaps, best, leading, rivals, close)
         max_score += PASSAGE_WEIGHT + WINDOW_WEIGHT + COVERAGE_WEIGHT + TITLE_WEIGHT
+        is_other_script = candidates.is_other_script[starts][leading]
+        max_score += ABOUT_WEIGHT if is_other_script.any() else 0
         for name, weight, values in (
             ("passage", PASSAGE_WEIGHT, close.passage),
             ("window", WINDOW_WEIGHT, close.window),
             ("coverage", COVERAGE_WEIGHT, close.coverage),
             ("title", TITLE_WEIGHT, close.title),
+            ("about", ABOUT_WEIGHT, close.about * is_other_script),
         ):
             parts[name] = np.zeros(len(starts))
             parts[name][leading] = weight * values

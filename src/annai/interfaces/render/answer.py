@@ -31,6 +31,7 @@ SCORE_PARTS = {
     "window": "tokens of its best lines",
     "coverage": "share of the question in them",
     "title": "tokens of its title",
+    "about": "title in the other language",
     "behind": "behind the document's best passage",
 }
 """What people read for each of `Reasons.parts`."""
