@@ -27,6 +27,7 @@ from model.settings import BUILD, FOLDER, Settings, data_folder, read_settings
 from model.start import start_vectors, write_start
 from model.tables import MEAN, trained_table, write_mean, yardstick
 from model.teach import teach
+from model.translations import write_translations
 from model.vocabulary import build_vocabulary, read_vocabulary, write_vocabulary
 from model.whiten import whiten_table
 
@@ -182,6 +183,7 @@ def _whiten(workshop: Workshop) -> None:
 def _quantise(workshop: Workshop) -> None:
     scores = read_vocabulary(workshop.vocabulary)
     quantise.quantise(workshop.whitened[-1], scores, workshop.model, workshop.settings.name)
+    write_translations(workshop.model)
 
 
 def _evaluate(workshop: Workshop) -> None:

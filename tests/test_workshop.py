@@ -13,7 +13,7 @@ import pytest
 
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.embedders.static import StaticEmbedder
-from annai.embedders.static_model import open_model
+from annai.embedders.static_model import open_model, write_model
 from annai.embedders.subwords import WORD_START, Subwords
 from model import card
 from model import evaluate as evaluation
@@ -27,6 +27,7 @@ from model.settings import FOLDER, Settings, Start, read_settings
 from model.start import reduce_dimensions, start_vectors, write_start
 from model.tables import Table, read_rows, trained_table, write_mean, write_rows
 from model.teach import sample_sentences, teach
+from model.translations import write_translations
 from model.use import TEXTS_PER_FILE, CachedEmbedder
 from model.vocabulary import Scores, read_vocabulary, write_vocabulary
 from model.whiten import whitening_map
@@ -258,6 +259,20 @@ def test_a_quantised_table_finds_as_the_table_does(tmp_path: Path, scores: Score
     assert whole[0].ndcg == 1.0
     assert losses(whole, small) == {"tiny": 0.0}
     assert read_results(tmp_path / "build" / "results.jsonl") == whole + small
+
+
+def test_pieces_that_mean_the_same_in_the_other_script_translate_each_other(tmp_path: Path) -> None:
+    pieces = ["▁service", "▁services", "サービス", "▁rose", "薔薇", "か", "▁far"]
+    angles = np.radians([0, 20, 5, 90, 95, 2, 200])
+    vectors = np.column_stack([np.cos(angles), np.sin(angles)]).astype(np.float32)
+    write_model(tmp_path, pieces, [-1.0] * len(pieces), vectors, "angles")
+    write_translations(tmp_path)
+    embedder = StaticEmbedder(0, tmp_path)
+    found = {each: embedder.translations(number) for number, each in enumerate(sorted(pieces))}
+    assert found["サービス"] == ["▁service", "▁services"]
+    assert found["▁rose"] == ["薔薇"]
+    assert found["▁service"] == found["▁services"] == ["サービス"]  # and not か, which would begin other words
+    assert found["▁far"] == []
 
 
 def test_a_table_of_another_vocabulary_is_refused(tmp_path: Path, scores: Scores) -> None:

@@ -30,6 +30,7 @@ def candidates(draw: st.DrawFn) -> Candidates:
         document_similarity=np.array(whole, float)[documents],
         keywords=np.array(draw(column), float),
         phrases=np.array(draw(column), float) * draw(st.booleans()),
+        translated=np.array(draw(column), float) * np.array(other_script)[documents],
         tokens=np.array(draw(st.lists(st.integers(1, 600), min_size=number, max_size=number))),
         is_other_script=np.array(other_script)[documents],
         is_whole_document=np.repeat([count == 1 for count in counts], counts),
@@ -52,6 +53,7 @@ def passages(
         document_similarity=np.full(len(numbers), whole),
         keywords=keywords.astype(float),
         phrases=np.zeros(len(numbers)),
+        translated=np.zeros(len(numbers)),
         tokens=np.full(len(numbers), 100),
         is_other_script=np.isin(documents, other_script),
         is_whole_document=np.full(len(numbers), whole_documents),
@@ -118,6 +120,7 @@ def test_the_order_of_the_documents_does_not_matter(candidates: Candidates, rand
         candidates.document_similarity[rows],
         candidates.keywords[rows],
         candidates.phrases[rows],
+        candidates.translated[rows],
         candidates.tokens[rows],
         candidates.is_other_script[rows],
         candidates.is_whole_document[rows],
@@ -158,6 +161,12 @@ def test_an_identifier_found_whole_counts_whatever_the_script() -> None:
 def test_of_documents_that_hold_the_words_the_one_in_the_question_s_script_comes_first() -> None:
     scores = rank_by_both(passages((0, 0.5, 0.7), (1, 0.5, 0.0), other_script=(1,)), lambda _: None).scores
     assert scores[0] > scores[1]
+
+
+def test_in_another_script_words_in_the_other_language_count() -> None:
+    found = passages((0, 0.5, 0.0), (1, 0.5, 0.0), other_script=(0, 1))
+    scores = rank_by_both(replace(found, translated=np.array([0.2, 0.6])), lambda _: None).scores
+    assert scores[1] > scores[0]
 
 
 def test_in_another_script_a_title_that_is_the_question_makes_up_for_the_words_that_it_lacks() -> None:

@@ -8,6 +8,7 @@ import pytest
 from annai.answers import Hit, Mode, Query
 from annai.config import Config, load_config, override
 from annai.engine import Engine
+from annai.searching import passages
 
 Write = Callable[[str, str], Path]
 
@@ -66,6 +67,16 @@ def mixed(write: Write) -> None:
 )
 def test_the_right_page_comes_first_in_either_language(engine: Engine, question: str, path: str) -> None:
     assert first(engine, question) == path
+
+
+def test_words_in_the_other_language_find_what_meaning_alone_passes_over(
+    engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passages, "CANDIDATES", 2)
+    write("policy.md", f"# Handbook\n\n{FILLER} {FILLER} Ask for your vacation early. {FILLER} {FILLER}")
+    write("rest.md", "# Rest\n\nTake time off.")
+    write("summer.md", "# Summer\n\nLeisure and a break from work.")
+    assert "policy.md" in {hit.path for hit in found(engine, "休暇", limit=2)}
 
 
 @pytest.mark.usefixtures("mixed")

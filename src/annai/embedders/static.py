@@ -89,6 +89,12 @@ class StaticEmbedder(AdditiveEmbedder):
         """The text of a token."""
         return self._model.subwords.pieces[token_id]
 
+    def translations(self, token_id: int) -> list[str]:
+        """The texts of the tokens of the other script (Latin or Japanese) that mean the same."""
+        pairs = self._model.translations
+        start, end = np.searchsorted(pairs[:, 0], [token_id, token_id + 1])
+        return [self.piece(each) for each in pairs[start:end, 1].tolist()]
+
     def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:
         """A row for each token; the longer it is, the more the token counts."""
         vectors: Vectors = self._model.rows.take(ids).astype(np.float32)

@@ -5,6 +5,8 @@ vocabulary.txt  the pieces in the order of their ids, one a line, UTF-8
 scores.npy      float32, how likely each piece is, as a logarithm
 vectors.npy     int8, one row a piece
 scales.npy      float32, what each row is multiplied by
+translations.npy  uint16, pairs of ids in the order of the first: a piece, and one of the other script that means the
+                  same; a model may come without
 """
 
 import os
@@ -24,6 +26,7 @@ from annai.errors import EmbedderError
 
 NAME, VOCABULARY = "name.txt", "vocabulary.txt"
 SCORES, VECTORS, SCALES = "scores.npy", "vectors.npy", "scales.npy"
+TRANSLATIONS = "translations.npy"
 
 
 SPARE_SHARE = 0.25
@@ -43,6 +46,8 @@ class StaticModel:
     scales: NDArray[np.float32]
     rows: "KeptRows"
     """Those of `vectors`, with less memory."""
+    translations: NDArray[np.uint16]
+    """Pairs of ids, in the order of the first: a piece, and one of the other script that means the same."""
 
     @property
     def identity(self) -> str:
@@ -90,6 +95,8 @@ def open_model(folder: Path) -> StaticModel:
         vectors: NDArray[np.int8] = np.asarray(np.load(folder / VECTORS, mmap_mode="r"))
         rows = KeptRows(folder / VECTORS, vectors)
         scales: NDArray[np.float32] = np.load(folder / SCALES).astype(np.float32)
+        pairs = folder / TRANSLATIONS
+        translations = np.asarray(np.load(pairs, mmap_mode="r")) if pairs.exists() else np.zeros((0, 2), np.uint16)
     except (OSError, ValueError) as error:
         raise EmbedderError(
             f"The static model in {folder} cannot be read ({error}); reinstall annai, "
@@ -101,7 +108,7 @@ def open_model(folder: Path) -> StaticModel:
     # Reading single numbers from an array is faster than from numpy.
     pieces = SortedPieces(lines, array("q", ends.astype(np.int64).tobytes()), int(np.diff(ends, prepend=0).max()))
     subwords = Subwords(pieces, array("f", scores.tobytes()))
-    return StaticModel(name, vectors.shape[1], subwords, vectors, scales, rows)
+    return StaticModel(name, vectors.shape[1], subwords, vectors, scales, rows, translations)
 
 
 class KeptRows:

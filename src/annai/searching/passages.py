@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from annai.answers import Mode, Reasons
 from annai.asking.exclusion import Exclusions
 from annai.asking.meant import Meant
+from annai.asking.translation import translate_words
 from annai.definitions import dataclass
 from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
@@ -133,11 +134,33 @@ def _find_scored(
         keywords = {each.key: each.score for each in matches}
     with timer("rank"):
         # A search by meaning alone finds nothing by its words; they only tell how sure its results are.
-        found = similarity if query.mode == "vector" else similarity | keywords
+        found = store.lookup([*(similarity if query.mode == "vector" else similarity | keywords)])
+        translated = _match_translated(store, meant, exclusions, found, count) if query.mode == "hybrid" else {}
         # By path, so that what scores alike comes in the same order however often it was indexed.
-        stored = sorted(store.lookup([*found]).values(), key=lambda each: (each.collection, each.path, each.key))
-        scored = _score_passages(store, meant, stored, vector, similarity, keywords, is_contextual=is_contextual)
+        stored = sorted(found.values(), key=lambda each: (each.collection, each.path, each.key))
+        scored = _score_passages(
+            store, meant, stored, vector, similarity, keywords, translated, is_contextual=is_contextual
+        )
     return sorted(scored, key=lambda each: -each.score)
+
+
+def _match_translated(
+    store: PassageSearcher, meant: Meant, exclusions: Exclusions, found: dict[int, StoredSection], count: int
+) -> dict[int, float]:
+    """How well passages in another script than the question's match its words in the other language; adds them.
+
+    Only if some were found by their meaning already: otherwise there are none, or none that answers.
+    """
+    text = meant.spelled_out
+    is_cjk_text = any(map(is_cjk, text))
+    if all(each.is_cjk == is_cjk_text for each in found.values()):
+        return {}
+    terms = translate_words(text, is_cjk_text=is_cjk_text)
+    find = partial(store.matching, terms, FIELD_WEIGHTS, where=meant.query.where)
+    matches = exclusions.find(find, count) if terms else []
+    more = store.lookup([each.key for each in matches if each.key not in found])
+    found |= {key: each for key, each in more.items() if each.is_cjk != is_cjk_text}
+    return {each.key: each.score for each in matches if each.key in found}
 
 
 def _score_passages(
@@ -147,13 +170,16 @@ def _score_passages(
     vector: NDArray[np.float32] | None,
     similarity: Mapping[int, float],
     keywords: Mapping[int, float],
+    translated: Mapping[int, float],
     *,
     is_contextual: bool,
 ) -> list[ScoredPassage]:
     """Score the passages; those of one document stand together in `stored`, in its order."""
     if not stored:
         return []
-    candidates = _candidates(store, meant, stored, vector, similarity, keywords, is_contextual=is_contextual)
+    candidates = _candidates(
+        store, meant, stored, vector, similarity, keywords, translated, is_contextual=is_contextual
+    )
     compare = partial(compare_tokens, store, meant.spelled_out, stored)
     ranked = _RANKINGS[meant.query.mode](candidates, compare)
     details = _ScoreDetails(candidates, ranked)
@@ -171,6 +197,7 @@ def _candidates(
     vector: NDArray[np.float32] | None,
     similarity: Mapping[int, float],
     keywords: Mapping[int, float],
+    translated: Mapping[int, float],
     *,
     is_contextual: bool,
 ) -> Candidates:
@@ -181,7 +208,7 @@ def _candidates(
         missing = [*({each.key for each in stored} | {each.root_key for each in stored}) - similarities.keys()]
         similarities.update(zip(missing, cosines(store.vectors(missing, len(vector)), vector).tolist(), strict=True))
     keyword_shares = np.array([keywords.get(each.key, 0.0) for each in stored])
-    is_cjk_query = any(map(is_cjk, text))
+    is_other_script = np.array([each.is_cjk for each in stored]) != any(map(is_cjk, text))
     roots = np.array([each.root_key for each in stored])
     return Candidates(
         document=np.cumsum(np.append(False, roots[1:] != roots[:-1])),
@@ -190,11 +217,12 @@ def _candidates(
         keywords=keyword_shares,
         phrases=_phrase_shares(store, stored, keyword_shares, exact_phrases(text)),
         tokens=np.array([each.section.token_count for each in stored]),
-        is_other_script=np.array([each.is_cjk != is_cjk_query for each in stored]),
+        is_other_script=is_other_script,
         is_whole_document=roots == np.array([each.key for each in stored]),
         coincidence=min(np.count_nonzero(keyword_shares) / CANDIDATES, 1),
         spare_words=meant.spare_words,
         is_contextual=is_contextual,
+        translated=is_other_script * np.array([translated.get(each.key, 0.0) for each in stored]),
     )
 
 

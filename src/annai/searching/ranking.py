@@ -7,9 +7,10 @@ For a document d with its candidate passages:
     K = P where question and document share their script
       = max(P to P², best P · how near V is to the best V) otherwise: there words are missing, not zero
     first = V + 2.5 · K + 0.5 · the share that the next best passage holds
+          + 0.4 · the share of the question's words in the other language, if they do not share their script
           + 4 · the share of the question's code and quotes that a passage holds literally (1 as heading, .75 in text)
 
-and for the first of them, by the passage with the best cosine + 2.5 · P, token by token (`closeness`):
+and for the first of them, by the passage with the best cosine + words, token by token (`closeness`):
 
     score = first + 0.5 · passage + 1 · best window + 0.4 · its coverage + 0.4 · title
           + 0.3 · about, if question and document do not share their script: a title's words are missing there
@@ -70,6 +71,9 @@ LENGTH_WEIGHT, MAX_LENGTH = 0.08, 256
 """Of a document's passages that match alike, a longer one says more: the weight of the logarithm of its tokens, up to
 this many."""
 
+TRANSLATED_WEIGHT = 0.4
+"""Weight of the words in the other language: mostly, they find documents that the first stage must let through."""
+
 OTHER_SCRIPT_FACTOR = 1.0
 """The words that the nearest document in another script than the question's is credited with, as a factor of the best
 share of words in the question's own script."""
@@ -95,6 +99,8 @@ class Candidates:
     keywords: Floats
     phrases: Floats
     """The share of the question's phrases (code, quotes) that the passage holds literally."""
+    translated: Floats
+    """The share of the question's words in the other language that a passage in the other script holds."""
     tokens: Rows
     """How long each passage is."""
     is_other_script: NDArray[np.bool_]
@@ -148,6 +154,7 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
         candidates = _spread_meaning(candidates)
     starts = _document_starts(candidates)
     own = candidates.similarity + KEYWORD_WEIGHT * candidates.keywords + PHRASE_WEIGHT * candidates.phrases
+    own += TRANSLATED_WEIGHT * candidates.translated
     own += LENGTH_WEIGHT * np.log1p(np.minimum(candidates.tokens, MAX_LENGTH))
     gaps = np.maximum.reduceat(own, starts)[candidates.document] - own
     order = np.lexsort((gaps, candidates.document))
@@ -158,6 +165,7 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
         highest = max(candidates.similarity.max(), candidates.document_similarity.max())
         max_score += max(float(highest) - 1, 0.0) * (1 + DOCUMENT_WEIGHT)
     max_score += PHRASE_WEIGHT if candidates.phrases.any() else 0
+    max_score += TRANSLATED_WEIGHT if candidates.translated.any() else 0
     leading = _leading(_sum(parts))
     rivals = _rivals(candidates, gaps, best, leading[:MAX_CHOSEN_DOCUMENTS])
     close = compare([*best[leading].tolist(), *rivals])
@@ -305,6 +313,7 @@ def _first_stage(candidates: Candidates, starts: Rows, order: Rows) -> dict[str,
         "words": KEYWORD_WEIGHT * keywords,
         "phrase": PHRASE_WEIGHT * np.maximum.reduceat(candidates.phrases, starts),
         "more_words": NEXT_PASSAGE_WEIGHT * next_keywords,
+        "translated": TRANSLATED_WEIGHT * np.maximum.reduceat(candidates.translated, starts),
     }
 
 
