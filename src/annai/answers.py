@@ -119,8 +119,8 @@ class Reasons:
     ranking: float = 0.0
     """What it is ranked by, 0–1: it tells the results of one question apart, and means nothing by itself."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """What adds up to that: meaning, document, words, phrase, more_words, translated, passage, window,
-    coverage, title, about, behind."""
+    """What adds up to that: meaning, document, words, phrase, more_words, definition, translated,
+    passage, window, coverage, title, about, behind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Which passages answer a question? Those found by meaning and by words, each with what it is ranked by."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from annai.searching.closeness import Closeness, closeness
 from annai.searching.ranking import Candidates, Compare, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
 from annai.stores.base import PassageSearcher
 from annai.stores.scores import cosines
+from annai.text.defining import defined_term, defining_pattern
 from annai.text.fields import FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import exact_phrases, is_cjk, phrase_score, query_words
 from annai.timer import timer
@@ -31,8 +32,8 @@ CANDIDATES = 80
 WIDER_CANDIDATES = 5
 """If these are of fewer documents than are wanted: passages for each document that is wanted."""
 
-MAX_PHRASE_PASSAGES = 50
-"""Passages whose text is read to look for a phrase."""
+MAX_READ_PASSAGES = 50
+"""Passages whose text is read to look for a phrase or a definition."""
 
 MIN_SCORE_SHARE = 0.25
 """A passage that scores less than this share of the best score is not an answer."""
@@ -222,6 +223,7 @@ def _candidates(
         coincidence=min(np.count_nonzero(keyword_shares) / CANDIDATES, 1),
         spare_words=meant.spare_words,
         is_contextual=is_contextual,
+        definitions=_definitions(store, stored, keyword_shares, defined_term(text)),
         translated=is_other_script * np.array([translated.get(each.key, 0.0) for each in stored]),
     )
 
@@ -247,17 +249,35 @@ def _phrase_shares(
 ) -> Floats:
     """The share of the phrases that each passage holds literally; only the passages with most of the words are read."""
     shares = np.zeros(len(stored))
-    if not phrases:
-        return shares
+    for row, text in _most_words(store, stored, keyword_shares) if phrases else ():
+        heading = stored[row].section.heading
+        shares[row] = sum(phrase_score(text, phrase, heading) for phrase in phrases) / len(phrases)
+    return shares
+
+
+def _definitions(
+    store: PassageSearcher, stored: Sequence[StoredSection], keyword_shares: Floats, term: str | None
+) -> Floats:
+    """1 for passages that say what the term is that is asked for, if one is; the same passages are read."""
+    found = np.zeros(len(stored))
+    if term is not None:
+        pattern = defining_pattern(term)
+        for row, text in _most_words(store, stored, keyword_shares):
+            found[row] = pattern.search(text) is not None
+    return found
+
+
+def _most_words(
+    store: PassageSearcher, stored: Sequence[StoredSection], keyword_shares: Floats
+) -> Iterator[tuple[int, str]]:
+    """The rows of the passages with most of the words, and their texts."""
     documents = DocumentCache(store)
-    rows = [row for row in np.argsort(-keyword_shares, kind="stable")[:MAX_PHRASE_PASSAGES] if keyword_shares[row]]
+    order = np.argsort(-keyword_shares, kind="stable")[:MAX_READ_PASSAGES]
+    rows = [int(row) for row in order if keyword_shares[row]]
     documents.load(stored[row] for row in rows)
     for row in rows:
         if (document := documents.get(stored[row])) is not None:
-            section = stored[row].section
-            text = document.text[section.start : section.end]
-            shares[row] = sum(phrase_score(text, phrase, section.heading) for phrase in phrases) / len(phrases)
-    return shares
+            yield row, document.text[stored[row].section.start : stored[row].section.end]
 
 
 _RANKINGS: Mapping[Mode, Callable[[Candidates, Compare], Ranked]] = {

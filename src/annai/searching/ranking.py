@@ -7,6 +7,7 @@ For a document d with its candidate passages:
     K = P where question and document share their script
       = max(P to P², best P · how near V is to the best V) otherwise: there words are missing, not zero
     first = V + 2.5 · K + 0.5 · the share that the next best passage holds
+          + 1, if the question asks what something is and a passage says so
           + 0.4 · the share of the question's words in the other language, if they do not share their script
           + 4 · the share of the question's code and quotes that a passage holds literally (1 as heading, .75 in text)
 
@@ -54,6 +55,9 @@ PHRASE_WEIGHT = 4.0
 """Weight of a phrase that is a heading, such as a name from code; in a text it has three quarters of that, which is
 more than anything that is only similar to it."""
 
+DEFINITION_WEIGHT = 1.0
+"""Weight of a definition, if the question asks what something is."""
+
 ONLY_WORDS_PHRASE_WEIGHT = 1.5
 """The same where words alone are compared; these have 1."""
 
@@ -99,6 +103,8 @@ class Candidates:
     keywords: Floats
     phrases: Floats
     """The share of the question's phrases (code, quotes) that the passage holds literally."""
+    definitions: Floats
+    """1 for a passage that says what the question asks to have explained."""
     translated: Floats
     """The share of the question's words in the other language that a passage in the other script holds."""
     tokens: Rows
@@ -154,7 +160,7 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
         candidates = _spread_meaning(candidates)
     starts = _document_starts(candidates)
     own = candidates.similarity + KEYWORD_WEIGHT * candidates.keywords + PHRASE_WEIGHT * candidates.phrases
-    own += TRANSLATED_WEIGHT * candidates.translated
+    own += DEFINITION_WEIGHT * candidates.definitions + TRANSLATED_WEIGHT * candidates.translated
     own += LENGTH_WEIGHT * np.log1p(np.minimum(candidates.tokens, MAX_LENGTH))
     gaps = np.maximum.reduceat(own, starts)[candidates.document] - own
     order = np.lexsort((gaps, candidates.document))
@@ -165,6 +171,7 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
         highest = max(candidates.similarity.max(), candidates.document_similarity.max())
         max_score += max(float(highest) - 1, 0.0) * (1 + DOCUMENT_WEIGHT)
     max_score += PHRASE_WEIGHT if candidates.phrases.any() else 0
+    max_score += DEFINITION_WEIGHT if candidates.definitions.any() else 0
     max_score += TRANSLATED_WEIGHT if candidates.translated.any() else 0
     leading = _leading(_sum(parts))
     rivals = _rivals(candidates, gaps, best, leading[:MAX_CHOSEN_DOCUMENTS])
@@ -313,6 +320,7 @@ def _first_stage(candidates: Candidates, starts: Rows, order: Rows) -> dict[str,
         "words": KEYWORD_WEIGHT * keywords,
         "phrase": PHRASE_WEIGHT * np.maximum.reduceat(candidates.phrases, starts),
         "more_words": NEXT_PASSAGE_WEIGHT * next_keywords,
+        "definition": DEFINITION_WEIGHT * np.maximum.reduceat(candidates.definitions, starts),
         "translated": TRANSLATED_WEIGHT * np.maximum.reduceat(candidates.translated, starts),
     }
 

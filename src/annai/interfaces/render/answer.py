@@ -27,6 +27,7 @@ SCORE_PARTS = {
     "words": "words",
     "phrase": "exact phrase",
     "more_words": "words of the next passage",
+    "definition": "says what it is",
     "translated": "words in the other language",
     "passage": "tokens of the passage",
     "window": "tokens of its best lines",
