@@ -72,8 +72,14 @@ def test_the_right_page_comes_first_in_either_language(engine: Engine, question:
 @pytest.mark.parametrize("question", ["what is raylet", "What does a raylet do?", "raylet とは"])
 def test_a_question_for_a_definition_is_answered_by_the_glossary(engine: Engine, write: Write, question: str) -> None:
     write("glossary.rst", f"Words\n=====\n\nReplica\n    A copy.\n\nRaylet\n    A process on each node.\n\n{FILLER}")
-    write("profile.md", f"# Profiles\n\nWhat the raylet does is seen with perf: raylet, raylet. {FILLER}")
-    write("failures.md", f"# Failures\n\nIf the raylet dies, the node is dead. What is left is lost. {FILLER}")
+    write(
+        "profile.md",
+        f"# Profiles\n\nWhich functions of the raylet take time? Start the raylet with perf. {FILLER}",
+    )
+    write(
+        "failures.md",
+        f"# Failures\n\nIf the raylet dies, the raylet of another node takes over. {FILLER}",
+    )
     assert first(engine, question) == "glossary.rst"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from annai.text.defining import defined_term, defining_pattern
+from annai.text.defining import asks_for, defined_term, defining_pattern
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,13 @@ def test_a_text_that_says_what_it_is_is_found(term: str, text: str) -> None:
 )
 def test_a_text_that_only_mentions_it_is_not(term: str, text: str) -> None:
     assert not defining_pattern(term).search(text)
+
+
+def test_a_heading_may_ask_the_same_question() -> None:
+    assert asks_for("javascript", "JavaScript とは？")
+    assert asks_for("Ray", "What is Ray?")
+    assert not asks_for("Ray", "What is Ray Core?")
+    assert not asks_for("Ray", "Ray")
 
 
 @pytest.mark.parametrize("text", ["(" * 50_000, "a\n" * 50_000, "raylet (" * 20_000, "raylet " * 50_000, "は" * 50_000])

@@ -20,7 +20,7 @@ from annai.searching.closeness import Closeness, closeness
 from annai.searching.ranking import Candidates, Compare, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
 from annai.stores.base import PassageSearcher
 from annai.stores.scores import cosines
-from annai.text.defining import defined_term, defining_pattern
+from annai.text.defining import asks_for, defined_term, defining_pattern
 from annai.text.fields import FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import exact_phrases, is_cjk, phrase_score, query_words
 from annai.timer import timer
@@ -258,12 +258,14 @@ def _phrase_shares(
 def _definitions(
     store: PassageSearcher, stored: Sequence[StoredSection], keyword_shares: Floats, term: str | None
 ) -> Floats:
-    """1 for passages that say what the term is that is asked for, if one is; the same passages are read."""
+    """1 for passages that say what the term is that is asked for, or whose heading asks the same; those are read."""
     found = np.zeros(len(stored))
     if term is not None:
         pattern = defining_pattern(term)
         for row, text in _most_words(store, stored, keyword_shares):
-            found[row] = pattern.search(text) is not None
+            headings = (stored[row].title, *stored[row].section.heading_path)
+            is_asked = any(map(partial(asks_for, term), headings))
+            found[row] = is_asked or pattern.search(text) is not None
     return found
 
 

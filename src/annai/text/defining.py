@@ -38,6 +38,12 @@ def defined_term(question: str) -> str | None:
     return None
 
 
+def asks_for(term: str, heading: str) -> bool:
+    """Whether a heading is a question for the definition of the same term."""
+    asked = defined_term(heading)
+    return asked is not None and asked.casefold() == term.casefold()
+
+
 def defining_pattern(term: str) -> re.Pattern[str]:
     """What a text that explains a term holds."""
     name = r"\s+".join(map(re.escape, term.split()))
