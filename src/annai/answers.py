@@ -120,7 +120,7 @@ class Reasons:
     """What it is ranked by, 0–1: it tells the results of one question apart, and means nothing by itself."""
     parts: Mapping[str, float] = field(default_factory=dict)
     """What adds up to that: meaning, document, words, phrase, more_words, definition, translated,
-    passage, window, coverage, title, about, behind."""
+    passage, window, coverage, title, about, empty, behind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,19 @@ def test_title_headings_and_path_belong_to_the_passage() -> None:
     assert (found.passage[1:] > found.passage[0]).all()
 
 
+def test_a_text_that_only_repeats_its_labels_says_nothing() -> None:
+    found = compared(
+        "network policies",
+        [
+            passage("", title="Network policies"),
+            passage("Network policies", title="Network policies", path="docs/network/policies"),
+            passage("Policies are refused by default: write one first.", title="Network policies"),
+            passage("Network policies " * 200, title="Network policies"),
+        ],
+    )
+    assert found.says_nothing.tolist() == [True, True, False, False]
+
+
 def test_a_question_or_passages_without_tokens_are_no_error() -> None:
     assert closeness(EMBEDDER, "!?", pack_tokens(EMBEDDER, [passage("text")])) is None
     assert closeness(EMBEDDER, "text", pack_tokens(EMBEDDER, [passage("")])) is None

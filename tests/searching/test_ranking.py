@@ -66,7 +66,7 @@ def passages(
 def equally_close(rows: Sequence[int]) -> Closeness:
     """Every passage as close as every other."""
     half = np.full(len(rows), 0.5, np.float32)
-    return Closeness(half, half, half, half, half, half, query_tokens=5)
+    return Closeness(half, half, half, half, half, half, np.zeros(len(rows), bool), query_tokens=5)
 
 
 @given(candidates(), st.booleans())
@@ -164,6 +164,16 @@ def test_an_identifier_found_whole_counts_whatever_the_script() -> None:
 def test_of_documents_that_hold_the_words_the_one_in_the_question_s_script_comes_first() -> None:
     scores = rank_by_both(passages((0, 0.5, 0.7), (1, 0.5, 0.0), other_script=(1,)), lambda _: None).scores
     assert scores[0] > scores[1]
+
+
+def test_a_page_that_says_nothing_comes_after_those_with_text() -> None:
+    def compare(rows: Sequence[int]) -> Closeness:
+        return replace(equally_close(rows), says_nothing=np.array([row == 0 for row in rows]))
+
+    for whole_documents in (True, False):
+        found = passages((0, 0.8, 0.6), (1, 0.5, 0.4), whole_documents=whole_documents)
+        scores = rank_by_both(found, compare).scores
+        assert (scores[1] > scores[0] > 0) == whole_documents
 
 
 def test_in_another_script_words_in_the_other_language_count() -> None:
