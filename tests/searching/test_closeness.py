@@ -104,17 +104,9 @@ def test_title_headings_and_path_belong_to_the_passage() -> None:
     assert (found.passage[1:] > found.passage[0]).all()
 
 
-def test_a_text_that_only_repeats_its_labels_says_nothing() -> None:
-    found = compared(
-        "network policies",
-        [
-            passage("", title="Network policies"),
-            passage("Network policies", title="Network policies", path="docs/network/policies"),
-            passage("Policies are refused by default: write one first.", title="Network policies"),
-            passage("Network policies " * 200, title="Network policies"),
-        ],
-    )
-    assert found.says_nothing.tolist() == [True, True, False, False]
+def test_a_page_of_front_matter_alone_is_empty() -> None:
+    found = compared("network policies", [passage("", title="Network policies", path="policies"), passage("Network.")])
+    assert found.is_empty.tolist() == [True, False]
 
 
 def test_a_question_or_passages_without_tokens_are_no_error() -> None:

@@ -166,14 +166,12 @@ def test_of_documents_that_hold_the_words_the_one_in_the_question_s_script_comes
     assert scores[0] > scores[1]
 
 
-def test_a_page_that_says_nothing_comes_after_those_with_text() -> None:
+def test_a_page_that_is_empty_comes_after_those_with_text() -> None:
     def compare(rows: Sequence[int]) -> Closeness:
-        return replace(equally_close(rows), says_nothing=np.array([row == 0 for row in rows]))
+        return replace(equally_close(rows), is_empty=np.array([row == 0 for row in rows]))
 
-    for whole_documents in (True, False):
-        found = passages((0, 0.8, 0.6), (1, 0.5, 0.4), whole_documents=whole_documents)
-        scores = rank_by_both(found, compare).scores
-        assert (scores[1] > scores[0] > 0) == whole_documents
+    scores = rank_by_both(passages((0, 0.8, 0.6), (1, 0.5, 0.4)), compare).scores
+    assert scores[1] > scores[0] > 0
 
 
 def test_in_another_script_words_in_the_other_language_count() -> None:

@@ -26,9 +26,6 @@ LITTLE_WORD_WEIGHT = 0.5
 """What a token of a word that says little (`how`, `する`) counts; .25 is as good, and 1 harms questions in everyday
 language: their other words are in nearly all of these passages, so that such words would be the rare ones."""
 
-MIN_OWN_TOKENS, MAX_EMPTY_TOKENS = 4, 64
-"""A text with fewer different tokens of its own says nothing; one that is longer than this is not looked at."""
-
 _TOKEN_ID_LIMIT = 1 << 16
 """Token ids are below this."""
 
@@ -49,8 +46,8 @@ class Closeness:
     """How nearly the question is the document's title: the share of either that is in the other, whichever is less."""
     place: Floats
     """Where in the passage's text that window begins, as a share of it."""
-    says_nothing: NDArray[np.bool_]
-    """Whether the passage's text has next to nothing that its labels do not say."""
+    is_empty: NDArray[np.bool_]
+    """Whether the passage has no text, only labels."""
     query_tokens: int
     """How many different tokens the question has."""
 
@@ -63,7 +60,7 @@ class Closeness:
             self.coverage[rows],
             self.about[rows],
             self.place[rows],
-            self.says_nothing[rows],
+            self.is_empty[rows],
             self.query_tokens,
         )
 
@@ -108,7 +105,7 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     highest = np.ascontiguousarray(similarity.T).max(axis=0)
     title = tokens.title_coverage(highest, lengths * tokens.rarity(tokens.distinct))
     about = np.minimum(title, _weighted_sums(tokens.best_in_title(similarity), own_weights))
-    return Closeness(passage, window, title, coverage, about, place, tokens.says_nothing(), len(query_tokens))
+    return Closeness(passage, window, title, coverage, about, place, tokens.is_empty, len(query_tokens))
 
 
 class _PassageTokens:
@@ -125,6 +122,7 @@ class _PassageTokens:
         self._title_lengths = values[starts].astype(np.int64)
         self._label_lengths = values[starts + 1] + self._title_lengths
         self._lengths = sizes - 2
+        self.is_empty: NDArray[np.bool_] = self._lengths == self._label_lengths
         ids = values[is_token]
         is_present = np.zeros(_TOKEN_ID_LIMIT, bool)
         is_present[ids] = True
@@ -165,16 +163,6 @@ class _PassageTokens:
         best[part_starts == np.append(part_starts[1:], len(self._tokens))] = 0
         is_text = block >= 0
         return best[first], best[is_text], owners[is_text]
-
-    def says_nothing(self) -> NDArray[np.bool_]:
-        """For each passage, whether its text has hardly any tokens but those of its labels."""
-        starts = np.cumsum(self._lengths) - self._lengths
-        found: NDArray[np.bool_] = self._lengths - self._label_lengths <= MAX_EMPTY_TOKENS
-        for row in np.flatnonzero(found):
-            tokens = self._tokens[starts[row] : starts[row] + self._lengths[row]].tolist()
-            labels, text = tokens[: self._label_lengths[row]], tokens[self._label_lengths[row] :]
-            found[row] = len({*text} - {*labels}) < MIN_OWN_TOKENS
-        return found
 
     @cached_property
     def _titles(self) -> tuple[Integers, Integers]:

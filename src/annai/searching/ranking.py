@@ -16,7 +16,7 @@ and for the first of them, by the passage with the best cosine + words, token by
     score = first + 0.5 · passage + 1 · best window + 0.4 · its coverage + 0.4 · title
           + 0.3 · about, if question and document do not share their script: a title's words are missing there
 
-A page that says nothing but its title loses half of that.
+A page without text, which is only a title, loses half of that.
 
 The weights are made for the cosines of the bundled model. Those of a model that reads texts as a whole say more, and
 each such model spreads them differently: they are brought to one spread first (`MEANING_SPREAD`).
@@ -78,7 +78,8 @@ LENGTH_WEIGHT, MAX_LENGTH = 0.08, 256
 this many."""
 
 EMPTY_SHARE = 0.5
-"""The share of its score that a page loses which is little more than a title: what has text comes before it."""
+"""The share of its score that a page without text loses, such as one that is only front matter: what has text comes
+before it."""
 
 TRANSLATED_WEIGHT = 0.4
 """Weight of the words in the other language: mostly, they find documents that the first stage must let through."""
@@ -196,9 +197,8 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
         ):
             parts[name] = np.zeros(len(starts))
             parts[name][leading] = weight * values
-        is_empty = close.says_nothing & candidates.is_whole_document[best[leading]]
         parts["empty"] = np.zeros(len(starts))
-        parts["empty"][leading] = -EMPTY_SHARE * is_empty * _sum(parts)[leading]
+        parts["empty"][leading] = -EMPTY_SHARE * close.is_empty * _sum(parts)[leading]
     passage_parts = {name: part[candidates.document] for name, part in parts.items()}
     return _ranked(candidates, {**passage_parts, "behind": -gaps}, max_score, best, leading, close)
 

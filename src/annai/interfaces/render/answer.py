@@ -34,7 +34,7 @@ SCORE_PARTS = {
     "coverage": "share of the question in them",
     "title": "tokens of its title",
     "about": "title in the other language",
-    "empty": "says nothing but its title",
+    "empty": "has no text",
     "behind": "behind the document's best passage",
 }
 """What people read for each of `Reasons.parts`."""
