@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.answers import Mode, Reasons
+from annai.asking.defining import asks_for, defined_term, defining_pattern
 from annai.asking.exclusion import Exclusions
 from annai.asking.meant import Meant
 from annai.asking.translation import translate_words
@@ -20,7 +21,6 @@ from annai.searching.closeness import Closeness, closeness
 from annai.searching.ranking import Candidates, Compare, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
 from annai.stores.base import PassageSearcher
 from annai.stores.scores import cosines
-from annai.text.defining import asks_for, defined_term, defining_pattern
 from annai.text.fields import FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import exact_phrases, is_cjk, phrase_score, query_words
 from annai.timer import timer

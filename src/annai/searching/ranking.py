@@ -5,7 +5,7 @@ For a document d with its candidate passages:
     V = its best passage's cosine + 0.4 · the whole document's                      meaning
     P = the share of the question's words that its best passage holds, 0–1          words (BM25 over weighted fields)
     K = P where question and document share their script
-      = max(P to P², best P · how near V is to the best V) otherwise: there words are missing, not zero
+      = max(P to P², .85 · best P · how near V is to the best V) otherwise: there words are missing, not zero
     first = V + 2.5 · K + 0.5 · the share that the next best passage holds
           + 1, if the question asks what something is and a passage says so
           + 0.4 · the share of the question's words in the other language, if they do not share their script
@@ -84,7 +84,7 @@ before it."""
 TRANSLATED_WEIGHT = 0.4
 """Weight of the words in the other language: mostly, they find documents that the first stage must let through."""
 
-OTHER_SCRIPT_FACTOR = 1.0
+OTHER_SCRIPT_FACTOR = 0.85
 """The words that the nearest document in another script than the question's is credited with, as a factor of the best
 share of words in the question's own script."""
 

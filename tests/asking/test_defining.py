@@ -2,7 +2,7 @@
 
 import pytest
 
-from annai.text.defining import asks_for, defined_term, defining_pattern
+from annai.asking.defining import asks_for, defined_term, defining_pattern
 
 
 @pytest.mark.parametrize(
