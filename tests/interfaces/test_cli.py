@@ -19,6 +19,8 @@ RESULT_FIELDS = [
     "collection",
     "path",
     "file",
+    "verdict",
+    "score",
     "title",
     "heading",
     "heading_path",
@@ -29,7 +31,6 @@ RESULT_FIELDS = [
     "start_position",
     "end_position",
     "token_count",
-    "score",
     "content",
     "created",
     "updated",
@@ -53,7 +54,7 @@ def test_json_is_alone_on_standard_output_and_has_the_documented_fields(annai: A
     write("a.md", "# Title\n\nSome apple text.")
     done = annai("search", "apple", "--format", "json", "--verbose")
     answer = json.loads(done.stdout)
-    assert list(answer) == ["query", "took_ms", "total", "confident", "results"]
+    assert list(answer) == ["query", "took_ms", "total", "verdict", "confident", "results"]
     assert list(answer["results"][0]) == RESULT_FIELDS
     assert answer["results"][0]["id"] == "root:a.md"
     assert 0 <= answer["results"][0]["score"] <= 1

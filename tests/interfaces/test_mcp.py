@@ -22,7 +22,7 @@ from tests.agents import ERAS, Agent, connected, text
 from tests.conftest import EXAMPLES
 
 FIXED = ["get_document", "list_documents", "reindex", "index_status"]
-RESULT_FIELDS = ["path", "start_line", "end_line", "section", "score", "more", "content"]
+RESULT_FIELDS = ["path", "start_line", "end_line", "section", "verdict", "score", "more", "content"]
 SETUP = "engineering/環境構築.md"
 HOLIDAYS = "handbook/holidays.md"
 
@@ -50,7 +50,7 @@ def test_a_japanese_question_is_answered_from_the_documents(agent: Agent) -> Non
     assert len({row["path"] for row in found["results"]}) == 3
     assert [*found["results"][0]] == RESULT_FIELDS
     assert found["results"][0]["more"]["35"] == "手順"
-    assert {"total", "confident", "results"} <= {*found} <= {"total", "confident", "results", "next_offset"}
+    assert {"total", "verdict", "confident", "results"} == {*found} - {"next_offset"}
 
 
 def test_text_and_fields_are_each_enough_alone(agent: Agent) -> None:
@@ -59,7 +59,7 @@ def test_text_and_fields_are_each_enough_alone(agent: Agent) -> None:
     fields: dict[str, Any] = result.structured_content
     assert len(fields["results"]) == 4
     for row in fields["results"]:
-        assert f"{row['path']}:{row['start_line']}-{row['end_line']} · {row['score']:.2f} · {row['section']}" in said
+        assert f"{row['path']}:{row['start_line']}-{row['end_line']} · {row['verdict']} · {row['section']}" in said
         assert row["content"] in said
 
 
@@ -252,7 +252,7 @@ def test_locations_alone_take_one_line_each(agent: Agent) -> None:
     result = agent.call("search", query="parcel", limit=12, content="none")
     rows = result.structured_content["results"]
     assert len(rows) == 12
-    assert {name for row in rows for name in row} == {"path", "start_line", "end_line", "section", "score"}
+    assert {name for row in rows for name in row} == {"path", "start_line", "end_line", "section", "verdict", "score"}
     lines = text(result).split("\n\n")[1].splitlines()
     assert len(lines) == 12
     for number, (line, row) in enumerate(zip(lines, rows, strict=True), 1):

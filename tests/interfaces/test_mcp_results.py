@@ -49,7 +49,7 @@ def test_an_answer_never_holds_more_than_its_tokens(contents: list[str], tokens:
     hits = tuple(hit(number, content) for number, content in enumerate(contents))
     corrected = {letter * 24: letter * 25 for letter in "abc"}
     result = answer_result(
-        Answer("a question", 1.0, len(hits), hits, corrected=corrected), Query("a question", limit=30), tokens
+        Answer("a question", 1.0, len(hits), hits, 0.5, corrected=corrected), Query("a question", limit=30), tokens
     )
     assert count_tokens(result.text) <= tokens
     assert count_tokens(json.dumps(result.fields, ensure_ascii=False)) <= tokens
@@ -59,7 +59,7 @@ def test_an_answer_never_holds_more_than_its_tokens(contents: list[str], tokens:
 
 
 def test_what_was_searched_for_in_place_of_a_typing_error_is_result() -> None:
-    answer = Answer("configuraton", 1.0, 1, (hit(1, "text"),), corrected={"configuraton": "configuration"}, matching=1)
+    answer = Answer("configuraton", 1.0, 1, (hit(1, "text"),), 0.5, corrected={"configuraton": "configuration"})
     result = answer_result(answer, Query("configuraton"), 1000)
     (note,) = result.fields["notes"]
     assert note == "No document holds “configuraton”; searched for “configuration”."
@@ -76,7 +76,7 @@ def test_whole_sections_come_before_cut_ones() -> None:
 
 def test_a_less_sure_result_is_shown_by_its_preview_unless_its_text_is_asked_for() -> None:
     long = "".join(f"行 {number} の文章です。\n" for number in range(60))
-    sure, unsure = hit(1, long), replace(hit(2, long), score=0.3, preview="行 7 の文章です。", preview_line=8)
+    sure, unsure = hit(1, long), replace(hit(2, long), score=0.03, preview="行 7 の文章です。", preview_line=8)
     assert [each.content for each in fit_excerpts([sure, unsure], 4000)] == [long, unsure.preview]
     assert [each.content for each in fit_excerpts([sure, unsure], 4000, is_all=True)] == [long, long]
     short = replace(unsure, content="短い。\n")

@@ -48,7 +48,7 @@ def test_a_search_is_answered_as_the_program_answers_it(service: Service, engine
     told = result(service, "search", query="apple")
     expected = json.loads(json.dumps(answer_json(engine.search(Query("apple")))))
     assert told["results"] == expected["results"]
-    assert list(told) == ["query", "took_ms", "total", "confident", "results"]
+    assert list(told) == ["query", "took_ms", "total", "verdict", "confident", "results"]
     assert "passage" not in told["results"][0]
     explained = result(service, "search", query="apple", explain=True)["results"][0]
     assert set(explained) - set(told["results"][0]) == {"passage", "passage_line", "reasons"}

@@ -5,12 +5,13 @@ import os
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annai.answers import Answer, Hit, Query
+from annai.answers import Answer, Hit, Query, Verdict
 from annai.config import Config, load_config
 from annai.searching.evaluation import Question, evaluate
 from annai.stores.base import load_store
@@ -126,10 +127,69 @@ def test_a_comparison_indexes_the_collections_that_are_registered(fruit: Annai, 
     assert current["measures"][0]["ndcg"] == other["measures"][0]["ndcg"] == 1.0
 
 
+def test_the_file_of_the_page_is_measured_by_itself(fruit: Annai, write: Write) -> None:
+    write("more/fig.md", "# Fig\n\nAll about the fig.")
+    fruit("collection", "add", "-n", "more", "-d", "More", "--source", "more", "--keep-root")
+    # The page saves a file's path from the project's root as well as its path in a collection.
+    write("page.tsv", "about the apple\tapple.md\nabout the pear → ./pear\nabout the fig\tmore/fig.md\n\n")
+    (measured,) = json.loads(fruit("eval", "--queries", "page.tsv", "--format", "json").stdout)
+    assert measured["measures"][0] == {"type": "all", "queries": 3, "ndcg": 1.0, "recall": 1.0, "mrr": 1.0}
+
+
+def test_wanted_paths_that_are_not_indexed_are_named(fruit: Annai, write: Write) -> None:
+    write("page.tsv", "about the apple\tapple.md\nabout the pear\tpeer.md\n")
+    done = fruit("eval", "--queries", "page.tsv")
+    assert "1 of the wanted paths is not indexed: peer." in done.stderr
+    assert "apple" not in done.stderr
+    write("page.tsv", "about the apple\tapple.md:3\n")
+    assert fruit("eval", "--queries", "page.tsv").stderr == ""
+
+
+def test_what_was_said_of_the_first_results_stands_beside_what_is_right(fruit: Annai) -> None:
+    (measured,) = json.loads(evaluated(fruit, "--format", "json"))
+    rows = measured["calibration"]
+    assert sum(row["queries"] for row in rows) == 3
+    assert all(row["least"] <= row["stated"] <= row["most"] for row in rows)
+    error = sum(row["queries"] * abs(row["stated"] - row["right"]) for row in rows) / 3
+    assert measured["calibration_error"] == pytest.approx(error, abs=0.0002)
+    shown = evaluated(fruit)
+    assert "How likely first results answer" in shown
+    assert {row["verdict"] for row in rows} <= {*get_args(Verdict)}
+
+
+def test_a_judgement_with_a_line_shows_how_often_an_agent_reads_that_paragraph(fruit: Annai, write: Write) -> None:
+    write("long.md", "# Long\n\n" + "\n\n".join(f"Number {each} of the fruit basket." for each in range(300)))
+    write("page.tsv", "about the apple\tapple.md:3\nnumber 7 of the fruit basket\tlong.md:17\n")
+    (measured,) = json.loads(fruit("eval", "--queries", "page.tsv", "--format", "json").stdout)
+    rows = {row["tokens"]: row["shown"] for row in measured["paragraphs"]}
+    assert [*rows] == [500, 1000, 1500, 2000, 4000]
+    assert rows[4000] == 1.0
+    assert "Paragraphs shown to an agent" in fruit("eval", "--queries", "page.tsv").stdout
+    # A line that there is not, or an empty one, is not shown, and is no error.
+    write("page.tsv", "about the apple\tapple.md:2\nabout the pear\tpear.md:99\nabout the plum\tnone.md:1\n")
+    (measured,) = json.loads(fruit("eval", "--queries", "page.tsv", "--format", "json").stdout)
+    assert {row["shown"] for row in measured["paragraphs"]} <= {0.0, 0.3333}
+
+
+@pytest.mark.parametrize(
+    ("questions", "says"),
+    [
+        ("", "contains no questions"),
+        ("no path\n", "line 1: without --qrels, a line is a question"),
+        ('{"id": "a", "text": "x"}\n', "give its judgements with --qrels"),
+    ],
+)
+def test_a_wrong_file_of_the_page_is_reported_in_one_sentence(fruit: Annai, questions: str, says: str) -> None:
+    (fruit.folder / "page.tsv").write_text(questions)
+    said = fruit("eval", "--queries", "page.tsv", code=2).stderr
+    assert says in said
+    assert said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("queries", "qrels", "says"),
     [
-        ("", "a\tb\t1\n", "holds no questions"),
+        ("", "a\tb\t1\n", "contains no questions"),
         ("not json\n", "a\tb\t1\n", "line 1: a question is one JSON object"),
         ('{"id": "a"}\n', "a\tb\t1\n", "line 1: a question is one JSON object"),
         ('{"id": 1, "text": "x"}\n', "a\tb\t1\n", "line 1: a question is one JSON object"),

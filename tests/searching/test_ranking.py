@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annai.searching.closeness import Closeness
-from annai.searching.confidence import not_rising
+from annai.searching.confidence import not_rising, score
 from annai.searching.ranking import MAX_COMPARED_DOCUMENTS, Candidates, rank_by_both, rank_by_meaning, rank_by_words
 
 shares = st.floats(0, 1, allow_nan=False, width=32)
@@ -81,10 +81,11 @@ def test_scores_are_shares_and_the_sum_of_their_parts(candidates: Candidates, cl
 def test_who_ranks_lower_is_not_surer(candidates: Candidates, close: bool) -> None:
     for rank in (rank_by_both, rank_by_meaning, rank_by_words):
         ranked = rank(candidates, equally_close if close else lambda _: None)
-        assert ((ranked.confidence >= 0) & (ranked.confidence <= 1)).all()
+        sure = np.array([score(*each) for each in zip(ranked.gate, ranked.likelihood, strict=True)])
+        assert ((sure >= 0) & (sure <= 1)).all()
         documents = range(int(candidates.document.max()) + 1)
         best = [max(np.flatnonzero(candidates.document == each), key=ranked.scores.__getitem__) for each in documents]
-        sure = ranked.confidence[sorted(best, key=lambda row: -ranked.scores[row])]
+        sure = sure[sorted(best, key=lambda row: -ranked.scores[row])]
         assert (np.diff(sure)[np.diff(sorted(-ranked.scores[best])) > 0] <= 1e-9).all()
 
 

@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from time import perf_counter
+from typing import NamedTuple
 
-from annai.answers import Answer, Mode, Query
-from annai.definitions import dataclass
+from annai.answers import ANSWERS, MAY_ANSWER, Answer, Hit, Mode, Query, Verdict, verdict_of
+from annai.definitions import dataclass, lazy_pattern
 from annai.errors import QueryError
 from annai.text.nesting import parse_json
 
@@ -19,8 +20,14 @@ RANK_CUTOFF, RECALL_CUTOFF = 10, 5
 MAX_WORST_QUESTIONS = 10
 """How many of the worst questions are reported."""
 
+CALIBRATION_BOUNDS = (0.0, MAY_ANSWER, 0.3, ANSWERS, 0.7, 0.9)
+"""Where the rows of the calibration begin: at the bounds of the words, and between them."""
+
 Judgements = Mapping[str, Mapping[str, int]]
 """Question id → document → how relevant it is; 0 is not at all."""
+
+_PAGE_LINE = lazy_pattern(r"\s*(.+?)\s*(?:\t+|→)\s*(\S.*?)\s*")
+_LINES = lazy_pattern(r":(\d+)(?:-\d+)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,13 @@ class QuestionResult:
     recall: float
     mrr: float
     milliseconds: float
+    score: float
+    """How likely the first result was said to answer; 0 without one."""
+
+    @property
+    def is_first_right(self) -> bool:
+        """Whether the first result is relevant."""
+        return self.rank == 1
 
     @property
     def rank(self) -> int | None:
@@ -65,6 +79,30 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True)
+class Calibration:
+    """How likely first results were said to answer, and how many of them did."""
+
+    verdict: Verdict
+    least: float
+    """The lowest score that counts here."""
+    most: float
+    queries: int
+    stated: float
+    """The mean of their scores."""
+    right: float
+    """The share whose first result is relevant."""
+
+
+class Asked(NamedTuple):
+    """What a project is measured with."""
+
+    questions: Sequence[Question]
+    judgements: Judgements
+    places: Mapping[str, Sequence[str]]
+    """Question id → the lines that answer it, as addresses (`guide.md:42`), where a judgement names lines."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """How well a project answers a set of questions."""
 
@@ -80,6 +118,23 @@ class Evaluation:
         return rows + [_means(name, groups[name]) for name in sorted(groups) if len(groups) > 1 or name]
 
     @property
+    def calibration(self) -> list[Calibration]:
+        """How likely first results were said to answer against how many did, from the least likely to the likeliest."""
+        rows = []
+        for least, most in zip(CALIBRATION_BOUNDS, (*CALIBRATION_BOUNDS[1:], 1.0), strict=True):
+            scored = [each for each in self.results if least <= each.score and (each.score < most or most == 1)]
+            if scored:
+                stated, right = (statistics.fmean(values) for values in zip(*map(_stated, scored), strict=True))
+                rows.append(Calibration(verdict_of(least), least, most, len(scored), round(stated, 4), round(right, 4)))
+        return rows
+
+    @property
+    def calibration_error(self) -> float:
+        """How far what is stated is from what is right, the mean over the questions (ECE)."""
+        rows = self.calibration
+        return round(sum(each.queries * abs(each.stated - each.right) for each in rows) / len(self.results), 4)
+
+    @property
     def milliseconds(self) -> tuple[float, float]:
         """The median time of a question, and the 95th percentile."""
         times = sorted(result.milliseconds for result in self.results)
@@ -90,6 +145,22 @@ class Evaluation:
         """The questions with the worst answers, the worst first."""
         imperfect = (result for result in self.results if result.ndcg < 1)
         return sorted(imperfect, key=lambda result: (result.ndcg, result.question.id))[:MAX_WORST_QUESTIONS]
+
+
+def read_asked(queries: Path, qrels: Path | None = None) -> Asked:
+    """Read questions and what answers them: from two files, or from one as annai's page saves it.
+
+    That one has a question, a tab or an arrow, and a path on each line.
+    """
+    if qrels:
+        questions, rows = read_questions(queries), _judgement_rows(qrels)
+    else:
+        questions, rows = _read_page(queries)
+    places: dict[str, list[str]] = defaultdict(list)
+    for question, path, relevance in rows:
+        if relevance > 0 and _LINES.search(path):
+            places[question].append(path)
+    return Asked(questions, _by_question(rows), places)
 
 
 def read_questions(file: Path) -> list[Question]:
@@ -112,22 +183,51 @@ def read_questions(file: Path) -> list[Question]:
             raise QueryError(f"{file}, line {number}: {problem}; correct it.")
         questions[question.id] = question
     if not questions:
-        raise QueryError(f"{file} holds no questions; write one JSON object per line.")
+        raise QueryError(f"{file} contains no questions; write one JSON object per line.")
     return [*questions.values()]
 
 
 def read_judgements(file: Path) -> dict[str, dict[str, int]]:
     """Read which documents answer which question: lines of question id, path and relevance, separated by tabs."""
-    judgements: dict[str, dict[str, int]] = defaultdict(dict)
+    return _by_question(_judgement_rows(file))
+
+
+def _judgement_rows(file: Path) -> list[tuple[str, str, int]]:
+    """The question's id, the path and the relevance of every judgement."""
+    rows = []
     for number, line in _lines(file):
         try:
             question, path, relevance = line.split("\t")
-            judgements[question][normalize_path(path)] = int(relevance)
+            rows.append((question, path, int(relevance)))
         except ValueError:
             raise QueryError(
                 f"{file}, line {number}: a judgement is a question's id, a path and a whole number, separated by "
                 "tabs; correct it."
             ) from None
+    return rows
+
+
+def _read_page(file: Path) -> tuple[list[Question], list[tuple[str, str, int]]]:
+    """The questions of a file of annai's page, which are their own ids, and their judgements."""
+    rows = []
+    for number, line in _lines(file):
+        if not (match := _PAGE_LINE.fullmatch(line)):
+            is_json = line.lstrip().startswith("{")
+            way_out = "give its judgements with --qrels" if is_json else "correct it"
+            raise QueryError(
+                f"{file}, line {number}: without --qrels, a line is a question, a tab (or →) and the path of the "
+                f"document that answers it; {way_out}."
+            )
+        rows.append((match[1], match[2], 1))
+    if not rows:
+        raise QueryError(f"{file} contains no questions; write a question, a tab (or →) and a path per line.")
+    return [Question(text, text) for text in dict.fromkeys(text for text, _, _ in rows)], rows
+
+
+def _by_question(rows: Iterable[tuple[str, str, int]]) -> dict[str, dict[str, int]]:
+    judgements: dict[str, dict[str, int]] = defaultdict(dict)
+    for question, path, relevance in rows:
+        judgements[question][normalize_path(path)] = relevance
     return dict(judgements)
 
 
@@ -152,8 +252,16 @@ def write_run(evaluation: Evaluation, file: Path) -> None:
 
 
 def normalize_path(path: str) -> str:
-    """A document's path in one form: judgements may omit `.md`, or write `./a.md` and `a//b.md`."""
-    return PurePosixPath(path).as_posix().removesuffix(".md")
+    """A document's path in one form: judgements may omit `.md`, write `./a.md` and `a//b.md`, and name lines."""
+    return PurePosixPath(_LINES.sub("", path)).as_posix().removesuffix(".md")
+
+
+def unknown_paths(asked: Asked, documents: Iterable[str]) -> list[str]:
+    """The relevant paths that are those of no document, in the order of the questions."""
+    known = set(map(normalize_path, documents))
+    relevant = (asked.judgements.get(question.id, {}).items() for question in asked.questions)
+    wanted = (path for judged in relevant for path, relevance in judged if relevance > 0)
+    return [path for path in dict.fromkeys(wanted) if path not in known]
 
 
 def _measure(
@@ -163,8 +271,8 @@ def _measure(
     start = perf_counter()
     answer = search(Query(question.text, limit=RANK_CUTOFF, mode=mode, content="none", preview_lines=0))
     milliseconds = (perf_counter() - start) * 1000
-    documents = tuple(dict.fromkeys(hit.path for hit in answer.results))
     wanted = tuple(path for path, relevance in relevant.items() if relevance > 0)
+    documents = tuple(dict.fromkeys(_named(hit, wanted) for hit in answer.results))
     ranks = [rank for rank, path in enumerate(map(normalize_path, documents[:RANK_CUTOFF]), 1) if path in wanted]
     ideal = sum(_gain(rank) for rank in range(1, min(RANK_CUTOFF, len(wanted)) + 1))
     return QuestionResult(
@@ -175,7 +283,17 @@ def _measure(
         recall=sum(rank <= RECALL_CUTOFF for rank in ranks) / len(wanted) if wanted else 0.0,
         mrr=1 / ranks[0] if ranks else 0.0,
         milliseconds=milliseconds,
+        score=answer[0].score if answer else 0.0,
     )
+
+
+def _named(hit: Hit, wanted: Sequence[str]) -> str:
+    """A hit's path in its collection, or from the project's root if that is how a judgement names it."""
+    return hit.file if normalize_path(hit.file) in wanted else hit.path
+
+
+def _stated(result: QuestionResult) -> tuple[float, bool]:
+    return result.score, result.is_first_right
 
 
 def _gain(rank: int) -> float:

@@ -39,7 +39,8 @@ def find_lines(store: PassageSearcher, query: Query, parts: Mapping[str, Where])
                 if shown:
                     hits += _hits(store, stored, shown, query, wanted)
     took_ms = (perf_counter() - start) * 1000
-    return Answer(query.text, took_ms, total, tuple(hits), matching=total, mode="exact")
+    best = 1.0 if total else 0.0
+    return Answer(query.text, took_ms, total, tuple(hits), best, matching=total, mode="exact")
 
 
 def _hits(

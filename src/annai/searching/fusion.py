@@ -25,6 +25,7 @@ def fuse(answers: Sequence[Answer]) -> Answer:
         total=sum(answer.total for answer in answers),
         matching=sum(answer.matching for answer in answers),
         results=tuple(hit for _, hit in ranked),
+        best_score=max(answer.best_score for answer in answers),
         note="; ".join(dict.fromkeys(answer.note for answer in answers if answer.note)),
         corrected={typed: meant for answer in answers for typed, meant in answer.corrected.items()},
         expanded={short: long for answer in answers for short, long in answer.expanded.items()},
@@ -55,7 +56,8 @@ def rerank(answer: Answer, reranker: Reranker, settings: Rerank) -> Answer:
         )
         for score, hit in ordered
     )
-    return dataclasses.replace(answer, took_ms=answer.took_ms + took, results=_cap_scores([*results, *rest]))
+    capped = _cap_scores([*results, *rest])
+    return dataclasses.replace(answer, took_ms=answer.took_ms + took, results=capped, best_score=capped[0].score)
 
 
 def limit_and_sort(answer: Answer, query: Query) -> Answer:

@@ -17,6 +17,7 @@ from annai.definitions import dataclass
 from annai.embedders.base import Embedder
 from annai.embedders.packing import pack_tokens
 from annai.embedders.static import token_model
+from annai.searching import confidence
 from annai.searching.closeness import Closeness, closeness
 from annai.searching.ranking import Candidates, Compare, Floats, Ranked, rank_by_both, rank_by_meaning, rank_by_words
 from annai.stores.base import PassageSearcher
@@ -63,14 +64,21 @@ class ScoredPassage(NamedTuple):
     stored: StoredSection
     score: float
     """What it is ranked by."""
-    confidence: float
-    """How likely it answers."""
+    gate: float
+    """How likely its document is about what is asked."""
+    likelihood: float
+    """How likely it is this one that answers, if any does."""
     about: float
     """How nearly the question is its document's title."""
     place: float
     """Where in it the text begins that is closest to the question, as a share of it."""
     details: _ScoreDetails
     row: int
+
+    @property
+    def confidence(self) -> float:
+        """How likely it answers."""
+        return confidence.score(self.gate, self.likelihood)
 
     @property
     def words_share(self) -> float:
@@ -103,13 +111,19 @@ def find_passages(
     known = {each.stored.key for each in found}
     if worthy and len(known) >= CANDIDATES and len({each.stored.root_key for each in found}) < query.end:
         wider = find(WIDER_CANDIDATES * query.end)
-        lowest, least = min(each.score for each in worthy), min(each.confidence for each in worthy)
+        lowest, gate, likelihood = (min(column) for column in zip(*map(_standing, worthy), strict=True))
         worthy += [
-            each._replace(score=min(each.score, lowest), confidence=min(each.confidence, least))
+            each._replace(
+                score=min(each.score, lowest), gate=min(each.gate, gate), likelihood=min(each.likelihood, likelihood)
+            )
             for each in wider
             if each.stored.key not in known and each.score >= min_score
         ]
     return worthy
+
+
+def _standing(passage: ScoredPassage) -> tuple[float, float, float]:
+    return passage.score, passage.gate, passage.likelihood
 
 
 def _find_scored(
@@ -184,10 +198,10 @@ def _score_passages(
     compare = partial(compare_tokens, store, meant.spelled_out, stored)
     ranked = _RANKINGS[meant.query.mode](candidates, compare)
     details = _ScoreDetails(candidates, ranked)
-    columns = (each.tolist() for each in (ranked.scores, ranked.confidence, ranked.about, ranked.place))
+    columns = (each.tolist() for each in (ranked.scores, ranked.gate, ranked.likelihood, ranked.about, ranked.place))
     return [
-        ScoredPassage(each, score, confidence, about, place, details, row)
-        for row, (each, score, confidence, about, place) in enumerate(zip(stored, *columns, strict=True))
+        ScoredPassage(each, score, gate, likelihood, about, place, details, row)
+        for row, (each, score, gate, likelihood, about, place) in enumerate(zip(stored, *columns, strict=True))
     ]
 
 

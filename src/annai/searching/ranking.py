@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annai.definitions import dataclass
+from annai.searching import confidence
 from annai.searching.closeness import Closeness
-from annai.searching.confidence import confidence, not_rising
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -135,8 +135,10 @@ class Ranked:
     scores: Floats
     parts: Mapping[str, Floats]
     """What each score is the sum of."""
-    confidence: Floats
-    """How likely each passage answers."""
+    gate: Floats
+    """How likely each passage's document is about what is asked (`confidence.gate`)."""
+    likelihood: Floats
+    """How likely it is this passage that answers, if any does (`confidence.likelihood`)."""
     about: Floats
     """How nearly the question is the title of each passage's document; 0 for documents that were not compared."""
     place: Floats
@@ -272,20 +274,32 @@ def _ranked(
     scores = _sum(scaled).clip(0, 1)
     document_scores = scores[best]
     rows = best[leading]
-    keywords = _share(candidates.keywords[rows], np.asarray(1 - candidates.spare_words))
-    own = confidence(keywords, close, candidates.is_other_script[rows])
     order = np.argsort(-document_scores[leading], kind="stable")
-    sure = np.empty(len(leading))
-    sure[order] = not_rising(own[order])
-    # A document that was not compared is less sure than all that were, and a passage than its document's best.
-    last = leading[order[-1]]
-    documents = sure[order[-1]] * _share(document_scores, document_scores[last])
-    documents[leading] = sure
-    passages = documents[candidates.document] * _share(scores, document_scores[candidates.document])
+    evidence = confidence.Evidence(
+        document_scores[leading][order],
+        _share(candidates.keywords[rows], np.asarray(1 - candidates.spare_words))[order],
+        candidates.is_other_script[rows][order],
+        close.take(order) if close else None,
+    )
+    shares = _share(scores, document_scores[candidates.document])
+    gate, likelihood = (
+        shares * _of_documents(document_scores, leading[order], values)[candidates.document]
+        for values in (confidence.gate(evidence), confidence.likelihood(evidence))
+    )
     about, place = np.zeros(len(best)), np.zeros(len(scores))
     if close is not None:
         about[leading], place[rows] = close.about, close.place
-    return Ranked(scores, scaled, passages, about[candidates.document], place)
+    return Ranked(scores, scaled, gate, likelihood, about[candidates.document], place)
+
+
+def _of_documents(document_scores: Floats, compared: Rows, values: Floats) -> Floats:
+    """A number for each document, not only for those that were compared, which come best first: less for the others.
+
+    A document that was not compared is less sure than all that were.
+    """
+    found = values[-1] * _share(document_scores, document_scores[compared[-1]])
+    found[compared] = values
+    return np.asarray(found)
 
 
 def _share(values: Floats, whole: Floats) -> Floats:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from annai.answers import Content, Hit, OtherSection, Query
 from annai.asking.exclusion import Exclusions
 from annai.files.pages import page_at
-from annai.searching.confidence import MIN_CONFIDENCE
+from annai.searching.confidence import MIN_GATE
 from annai.searching.passages import DocumentCache, ScoredPassage
 from annai.searching.preview import Preview, Previewed, make_previews
 from annai.stores.base import PassageSearcher
@@ -39,8 +39,8 @@ MIN_INSTEAD_SHARE, MIN_EQUAL_SHARE, MAX_INSTEAD = 0.6, 0.9, 5
 """What is shown instead of such a section, or of one that only ends a page: one of the next best, if it scores at least
 this share of it."""
 
-MAX_CREDITED, WORDS_CONFIDENCE = 5, 0.5
-"""If none of the first results is sure, one of them that holds every word of the question is as sure as this."""
+MAX_CREDITED, WORDS_GATE = 5, 0.5
+"""If the gate is shut for the first results, it is this for one of them that holds every word of the question."""
 
 MIN_MORE_SHARE = 0.7
 """A section is named if it is at least this share as sure as its document's best one."""
@@ -66,13 +66,14 @@ class Result(NamedTuple):
     match: SectionMatch
     others: list[SectionMatch]
 
-    def as_sure_as(self, confidence: float) -> "Result":
-        """The same result, with another confidence."""
-        return self._replace(match=self.match._replace(passage=self.match.passage._replace(confidence=confidence)))
+    def with_gate(self, gate: float) -> "Result":
+        """The same result, with another gate."""
+        return self._replace(match=self.match._replace(passage=self.match.passage._replace(gate=gate)))
 
     def showing(self, match: SectionMatch) -> "Result":
         """The same document, as sure as before, shown by another section."""
-        passage = match.passage._replace(confidence=self.match.passage.confidence)
+        sure = self.match.passage
+        passage = match.passage._replace(gate=sure.gate, likelihood=sure.likelihood)
         others = [each for each in (self.match, *self.others) if each.id != match.id]
         return Result(match._replace(passage=passage), others)
 
@@ -123,7 +124,7 @@ def group_by_document(matches: Sequence[SectionMatch], per_document: int) -> lis
 def credit_words(documents: DocumentCache, results: Sequence[Result], text: str) -> list[Result]:
     """The results, where one that holds every word of a question is a match, however unsure it is by other measures."""
     asked = _content_words(text) or {*query_words(text)}
-    doubtful = [each for each in results[:MAX_CREDITED] if each.match.passage.confidence < MIN_CONFIDENCE]
+    doubtful = [each for each in results[:MAX_CREDITED] if each.match.passage.gate < MIN_GATE]
     if not asked or len(doubtful) < len(results[:MAX_CREDITED]):
         return [*results]
     documents.load(each.match.passage.stored for each in doubtful)
@@ -134,7 +135,7 @@ def credit_words(documents: DocumentCache, results: Sequence[Result], text: str)
         # A word that nearly every document has: the next ones that have as much of it are matches too.
         least = min(each.match.passage.words_share for each in doubtful)
         credited += sum(1 for _ in takewhile(lambda each: each.match.passage.words_share >= least, results[credited:]))
-    return [*(each.as_sure_as(WORDS_CONFIDENCE) for each in results[:credited]), *results[credited:]]
+    return [*(each.with_gate(WORDS_GATE) for each in results[:credited]), *results[credited:]]
 
 
 def _holds_all(documents: DocumentCache, stored: StoredSection, asked: set[str]) -> bool:
@@ -318,8 +319,8 @@ def _hit(section: Section, result: Result, document: Document, preview: Preview,
 
 def _more(result: Result, document: Document) -> tuple[OtherSection, ...]:
     """The other sections of a document that answer too."""
-    least = max(MIN_CONFIDENCE, MIN_MORE_SHARE * result.match.passage.confidence)
-    named = [each for each in result.others if each.passage.confidence >= least][:MAX_MORE]
+    least = max(MIN_GATE, MIN_MORE_SHARE * result.match.passage.gate)
+    named = [each for each in result.others if each.passage.gate >= least][:MAX_MORE]
     return tuple(_other(each, document) for each in named)
 
 

@@ -8,7 +8,7 @@ from annai.answers import Answer, Hit, Query, Sort
 from annai.asking.exclusion import Exclusions
 from annai.asking.meant import understand
 from annai.embedders.base import Embedder
-from annai.searching.confidence import MIN_CONFIDENCE
+from annai.searching.confidence import MIN_GATE
 from annai.searching.passages import DocumentCache, find_passages
 from annai.searching.results import credit_words, fold_into_sections, group_by_document, load_hits
 from annai.stores.base import PassageSearcher
@@ -34,13 +34,14 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
     took_ms = (perf_counter() - start) * 1000
-    found = (result.match.passage for result in results)
-    matching = sum(1 for each in found if each.confidence >= MIN_CONFIDENCE)
+    found = [result.match.passage for result in results]
+    matching = sum(1 for each in found if each.gate >= MIN_GATE)
     return Answer(
         query.text,
         took_ms,
         len(results),
         tuple(hits),
+        best_score=round(found[0].confidence, 4) if found else 0.0,
         corrected=meant.corrected,
         expanded=meant.expanded,
         excluded=meant.excluded,

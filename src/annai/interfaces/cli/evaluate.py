@@ -1,26 +1,39 @@
 """`annai eval`: how good are the answers, and do other settings give better ones?"""
 
+import re
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 import click
 
-from annai.answers import Mode
+from annai.answers import Mode, Query
+from annai.collection import file_path
 from annai.config import Config, override
 from annai.engine import Engine
-from annai.errors import ConfigError
+from annai.errors import ConfigError, NotFound
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import confirm_large_index, format_option, open_fresh, project_command
 from annai.interfaces.cli.progress import progress_bar
+from annai.interfaces.mcp.results import answer_result
 from annai.interfaces.render.records import print_json
 from annai.interfaces.render.table import print_table
-from annai.interfaces.terminal import echo
+from annai.interfaces.terminal import echo, warn
 from annai.opening import open_project
 from annai.project import Project
-from annai.searching.evaluation import Evaluation, QuestionResult, evaluate, read_judgements, read_questions, write_run
+from annai.searching.evaluation import (
+    Asked,
+    Evaluation,
+    QuestionResult,
+    evaluate,
+    read_asked,
+    unknown_paths,
+    write_run,
+)
 from annai.settings import SECTIONS
 from annai.text.nesting import parse_toml
 from annai.values import choices
@@ -28,21 +41,30 @@ from annai.values import choices
 SAME_INDEX = frozenset({"search", "rerank"})
 """Sections of the settings that change nothing in an index."""
 
+PARAGRAPH_BUDGETS = (500, 1000, 1500, 2000, 4000)
+"""Tokens of an agent's answer: `search.max_tokens` is one of these unless it is set."""
+
+MAX_NAMED_PATHS = 5
+"""Paths that are not indexed which are named; more are counted."""
+
 
 @click.command(
     cls=Command,
     examples=(
+        "annai eval --queries questions.tsv",
         "annai eval --queries questions.jsonl --qrels answers.tsv",
         "annai eval --queries Q.jsonl --qrels R.tsv --compare search.mode=vector",
     ),
 )
 @click.option(
-    "--queries", type=click.Path(path_type=Path), required=True, help='JSON lines: {"id": …, "text": …, "type": …}.'
+    "--queries",
+    type=click.Path(path_type=Path),
+    required=True,
+    help='Lines of a question, a tab and a path; with --qrels JSON lines: {"id": …, "text": …, "type": …}.',
 )
 @click.option(
     "--qrels",
     type=click.Path(path_type=Path),
-    required=True,
     help="One judgement per line: question id, path and relevance, separated by tabs.",
 )
 @click.option("--run", type=click.Path(path_type=Path), help="Write the paths found for each question to this file.")
@@ -59,7 +81,7 @@ SAME_INDEX = frozenset({"search", "rerank"})
 def command(
     config: Config,
     queries: Path,
-    qrels: Path,
+    qrels: Path | None,
     run: Path | None,
     mode: str | None,
     compare: tuple[str, ...],
@@ -68,15 +90,21 @@ def command(
 ) -> None:
     """Measure how well your own questions are answered.
 
+    --queries alone is a file as annai's page saves it: a question, a tab (or →) and the
+    path of the document that answers it, one per line; PATH:LINE also names the paragraph.
+
     Reports nDCG@10, Recall@5 and MRR@10 over files (each counts by its best section),
-    in total and by type of question, the time per question, and the worst questions.
+    in total and by type of question; how likely the first results were said to answer,
+    against how many did; for questions with a line, how often an agent's answer of so
+    many tokens shows the paragraph; the time per question, and the worst questions.
     Five questions about your own documents show which settings suit them.
     """
-    questions, judgements = read_questions(queries), read_judgements(qrels)
+    asked = read_asked(queries, qrels)
     if mode:
         config = override(config, "search", mode=mode)
     others = {setting: _changed(config, setting) for setting in compare}
     found: dict[str, Evaluation] = {}
+    shown: dict[int, float] = {}
     for name, settings in {"": config, **others}.items():
         with ExitStack() as stack:
             project: Project
@@ -88,13 +116,60 @@ def command(
             else:
                 folder = stack.enter_context(tempfile.TemporaryDirectory())
                 project = stack.enter_context(_index_apart(config, name, settings, folder, yes=yes))
-            found[name] = evaluate(partial(project.search, refresh=False), questions, judgements, settings.search.mode)
+            if not name:
+                _warn_of_unknown(project, config, asked)
+                shown = _paragraphs_shown(project, settings, asked)
+            search = partial(project.search, refresh=False)
+            found[name] = evaluate(search, asked.questions, asked.judgements, settings.search.mode)
     if run:
         write_run(found[""], run)
     if form == "json":
-        print_json([_plain(name, each) for name, each in found.items()])
+        print_json([_plain(name, each, {} if name else shown) for name, each in found.items()])
     else:
         _show(found, config)
+        _show_trust(found[""], shown, config)
+        _show_worst(found[""], config)
+
+
+def _warn_of_unknown(project: Project, config: Config, asked: Asked) -> None:
+    """Say which of the paths that are wanted are not indexed: no search can find them."""
+    sources = project.sources()
+    documents = {(name, path) for name in project.status().searched for path in project.document_paths(name)}
+    names = (each for name, path in documents for each in (path, file_path(config, sources[name], path)))
+    if unknown := unknown_paths(asked, names):
+        named = ", ".join(unknown[:MAX_NAMED_PATHS]) + (", …" if len(unknown) > MAX_NAMED_PATHS else "")
+        are = "1 of the wanted paths is" if len(unknown) == 1 else f"{len(unknown):,} of the wanted paths are"
+        warn(f"{are} not indexed: {named}. Correct the path, or see `annai status` for what is left out.")
+
+
+def _paragraphs_shown(project: Project, config: Config, asked: Asked) -> dict[int, float]:
+    """By the tokens of an agent's answer, the share of the questions with lines whose paragraph it shows."""
+    counts = dict.fromkeys(PARAGRAPH_BUDGETS, 0)
+    for question in (each for each in asked.questions if each.id in asked.places):
+        query = Query(question.text, mode=config.search.mode)
+        answer = project.search(query, refresh=False)
+        wanted = [_words_of(_paragraph(project, place)) for place in asked.places[question.id]]
+        for budget in PARAGRAPH_BUDGETS:
+            text = _words_of(answer_result(answer, query, budget).text)
+            counts[budget] += any(each and each in text for each in wanted)
+    return {budget: round(count / len(asked.places), 4) for budget, count in counts.items()} if asked.places else {}
+
+
+def _paragraph(project: Project, place: str) -> str:
+    """The lines around one that belong together; empty if there is no such place."""
+    try:
+        selection = project.locate(place)
+    except NotFound:
+        return ""
+    lines = selection.document.text.split("\n")
+    at = min(int(place.rpartition(":")[2].partition("-")[0]), len(lines)) - 1
+    first = next((number for number in range(at, -1, -1) if not lines[number].strip()), -1) + 1
+    return "\n".join(takewhile(str.strip, lines[first:])) if lines[at].strip() else ""
+
+
+def _words_of(text: str) -> str:
+    """A text without what its lines look like."""
+    return "".join(re.findall(r"\w+", text.lower()))
 
 
 def _index_apart(config: Config, setting: str, changed: Config, folder: str, *, yes: bool) -> Engine:
@@ -161,7 +236,30 @@ def _show(found: dict[str, Evaluation], config: Config) -> None:
         median, most = evaluation.milliseconds
         label = f"{name or 'current'}: " if several else ""
         echo(f"{label}{median:.1f} ms per question, 95% under {most:.1f} ms")
-    if worst := found[""].worst:
+
+
+def _show_trust(evaluation: Evaluation, shown: Mapping[int, float], config: Config) -> None:
+    """How likely first results were said to answer, and what an agent sees of what answers."""
+    echo("\nHow likely first results answer, and how many do:\n")
+    rows = [
+        (
+            each.verdict,
+            f"{each.least:.2f}–{each.most:.2f}",
+            f"{each.queries:,}",
+            f"{each.stated:.2f}",
+            f"{each.right:.2f}",
+        )
+        for each in evaluation.calibration
+    ]
+    print_table(("verdict", "score", "questions", "stated", "right"), rows, config)
+    echo(f"{evaluation.calibration_error:.2f} between stated and right, on average")
+    if shown:
+        echo("\nParagraphs shown to an agent, by tokens:\n")
+        print_table(("tokens", "shown"), [(f"{size:,}", f"{share:.2f}") for size, share in shown.items()], config)
+
+
+def _show_worst(evaluation: Evaluation, config: Config) -> None:
+    if worst := evaluation.worst:
         echo("\nWorst questions:\n")
         print_table(("id", "nDCG@10", "question", "wanted", "at rank"), map(_worst_row, worst), config)
 
@@ -177,11 +275,14 @@ def _worst_row(outcome: QuestionResult) -> tuple[str, ...]:
     )
 
 
-def _plain(setting: str, evaluation: Evaluation) -> dict[str, object]:
+def _plain(setting: str, evaluation: Evaluation, shown: Mapping[int, float]) -> dict[str, object]:
     median, most = evaluation.milliseconds
     return {
         "setting": setting,
         "measures": [asdict(each) for each in evaluation.measures],
+        "calibration": [asdict(each) for each in evaluation.calibration],
+        "calibration_error": evaluation.calibration_error,
+        **({"paragraphs": [{"tokens": size, "shown": share} for size, share in shown.items()]} if shown else {}),
         "milliseconds": {"median": round(median, 2), "p95": round(most, 2)},
         "worst": [
             {

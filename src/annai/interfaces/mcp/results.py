@@ -67,6 +67,7 @@ def answer_result(
         notes.append("Not even one result fits: raise `search.max_tokens`.")
     fields: dict[str, Any] = {
         "total": answer.total,
+        "verdict": answer.verdict,
         "confident": answer.confident,
         "results": [row for row, _ in items],
         **({"notes": notes} if notes else {}),
@@ -97,7 +98,13 @@ def empty_result(answer: Answer, query: Query, budget: int, reasons: Sequence[st
     reasons, notes = (fit_lines(each, int(budget * MAX_NOTES_SHARE)) for each in (reasons, notes))
     sentences = ["Nothing found.", *reasons, f"Try: {'; '.join(hints)}.", *notes]
     return ToolResult(
-        {"total": answer.total, "confident": answer.confident, "results": [], "notes": sentences},
+        {
+            "total": answer.total,
+            "verdict": answer.verdict,
+            "confident": answer.confident,
+            "results": [],
+            "notes": sentences,
+        },
         " ".join(sentences),
     )
 
@@ -105,7 +112,7 @@ def empty_result(answer: Answer, query: Query, budget: int, reasons: Sequence[st
 def waiting_result(budget: int, notes: Sequence[str]) -> ToolResult:
     """There is nothing to search yet: why."""
     notes = fit_lines(notes, int(budget * MAX_NOTES_SHARE))
-    fields = {"total": 0, "confident": False, "results": [], "notes": notes}
+    fields = {"total": 0, "verdict": "no good match", "confident": False, "results": [], "notes": notes}
     return ToolResult(fields, "\n".join(notes))
 
 
@@ -173,7 +180,7 @@ def _facts(hit: Hit) -> list[str]:
     old = [] if hit.index_status == "latest" else [_STATUS_NOTES[hit.index_status]]
     place = f"{hit.file or hit.path}:{line_span(hit.start_line, hit.end_line)}"
     pages = [page_name(hit.path, hit.page)] if hit.page else []
-    return [place, *pages, f"{hit.score:.2f}", hit.breadcrumbs, *old]
+    return [place, *pages, hit.verdict, hit.breadcrumbs, *old]
 
 
 def _truncation_fact(excerpt: Excerpt) -> str:

@@ -76,7 +76,7 @@ def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bo
         path = place(_relative_path(hit, answer.sources), hit.path, hit.preview_line, hit.page)
         address = screen.link(_mark(path, question, screen, bold=True), answer.sources[hit.collection] / hit.path)
         label = screen.show(f"[{hit.collection}] ", fg="magenta") if several else ""
-        lines = [screen.flow([f"{label}{address}", f"{_bar(hit.score, screen)} {hit.score:.2f}"], "  ")]
+        lines = [screen.flow([f"{label}{address}", f"{_bar(hit.score, screen)} {hit.verdict}"], "  ")]
         lines.append(
             "  " + _mark(hit.breadcrumbs, question, screen, fg="cyan") + (" (out of date)" if hit.is_dirty else "")
         )
@@ -126,7 +126,7 @@ def _render_markdown(answer: Answer, explain: bool) -> str:
     blocks = [f"# {answer.query}\n", *(f"{line}\n" for line in notes_above)]
     for hit in answer.results:
         where = place(_relative_path(hit, answer.sources), hit.path, hit.start_line, hit.page)
-        notes = f"`{where}` · score {hit.score:.2f}"
+        notes = f"`{where}` · {hit.verdict}"
         if explain:
             notes += f" · {_explanation(hit)}"
         quote = "\n".join(f"> {line}".rstrip() for line in hit.content.strip().splitlines())
@@ -209,7 +209,7 @@ def _explanation(hit: Hit) -> str:
     reasons = hit.reasons
     parts = [f"{part:+.2f} {SCORE_PARTS[name]}" for name, part in reasons.parts.items() if abs(part) >= MIN_SHOWN_PART]
     return (
-        f"meaning {reasons.similarity:.2f}, whole document {reasons.document_similarity:.2f}, "
+        f"score {hit.score:.2f}; meaning {reasons.similarity:.2f}, whole document {reasons.document_similarity:.2f}, "
         f"words {reasons.keywords:.2f}" + ("" if reasons.rerank is None else f", reranker {reasons.rerank:.2f}")
     ) + (f"; ranked by {reasons.ranking:.2f}: {', '.join(parts)}" if parts else "")
 

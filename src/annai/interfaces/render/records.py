@@ -34,7 +34,9 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
             if not each["page"]:
                 del each["page"]
         values["created"] = hit.created or None
-        values = {name: values[name] for name in ("id", "collection", "path", "file")} | values
+        values["verdict"] = hit.verdict
+        first = ("id", "collection", "path", "file", "verdict", "score")
+        values = {name: values[name] for name in first} | values
         for hidden in () if explain else ("passage", "passage_line", "reasons"):
             del values[hidden]
         results.append(values)
@@ -46,6 +48,7 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
         "query": answer.query,
         "took_ms": round(answer.took_ms, 1),
         "total": answer.total,
+        "verdict": answer.verdict,
         "confident": answer.confident,
         **notes,
         "results": results,

@@ -171,6 +171,7 @@ function drawResult(hit) {
   const meter = find("meter");
   Object.assign(meter, { value: hit.score, title: percent });
   meter.setAttribute("aria-label", percent);
+  find(".verdict").textContent = say(`verdict_${hit.verdict.replaceAll(" ", "_")}`);
   find(".why dl").append(
     ...Object.entries(hit.reasons.parts)
       .filter(([, value]) => Math.abs(value) >= 0.005)
