@@ -21,6 +21,9 @@ ANSWERS, MAY_ANSWER = 0.5, 0.05
 PREVIEW_LINES = 3
 """Lines of about 100 columns in each preview."""
 
+WINDOW_TOKENS = 1_500
+"""About so many tokens have the windows of five results together."""
+
 
 def verdict_of(score: float) -> Verdict:
     """What a likelihood means, in words."""
@@ -84,6 +87,8 @@ class Query:
     """What the hits carry as their `content`."""
     preview_lines: int = PREVIEW_LINES
     """How many lines of about 100 columns the hits' `preview` has."""
+    max_tokens: int = WINDOW_TOKENS
+    """About how many tokens the windows of five results have together."""
 
     @property
     def end(self) -> int:
@@ -112,6 +117,7 @@ class QueryOptions(TypedDict, total=False):
     sort: Sort
     content: Content | None
     preview_lines: int
+    max_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,22 @@ class Reasons:
     parts: Mapping[str, float] = field(default_factory=dict)
     """What adds up to that: meaning, document, words, phrase, more_words, definition, translated,
     passage, window, coverage, title, about, empty, behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of a document that answers, as it is written: whole sentences, items or lines of code."""
+
+    text: str
+    start_line: int
+    """The line on which it begins, counted from 1."""
+    end_line: int
+    heading_path: tuple[str, ...]
+    """Headings from the outermost to its section's own."""
+    id: str
+    """The address of its section, which `locate` takes."""
+    page: int = 0
+    """The page or slide of the file on which it begins; 0 if nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +219,8 @@ class Hit:
     """The text that matched best."""
     passage_line: int = 1
     """The line on which that text begins."""
+    windows: tuple[Window, ...] = ()
+    """What answers, from all over the document, in its order; the windows of five results compete for `max_tokens`."""
     more: tuple[OtherSection, ...] = ()
     """Other sections of the document that answer too, best first."""
     reasons: Reasons = field(default_factory=Reasons)

@@ -22,7 +22,7 @@ from tests.agents import ERAS, Agent, connected, text
 from tests.conftest import EXAMPLES
 
 FIXED = ["get_document", "list_documents", "reindex", "index_status"]
-RESULT_FIELDS = ["path", "start_line", "end_line", "section", "verdict", "score", "more", "content"]
+RESULT_FIELDS = ["path", "start_line", "end_line", "section", "verdict", "score", "more", "windows"]
 SETUP = "engineering/環境構築.md"
 HOLIDAYS = "handbook/holidays.md"
 
@@ -63,8 +63,24 @@ def test_text_and_fields_are_each_enough_alone(agent: Agent) -> None:
         assert row["content"] in said
 
 
+def test_what_answers_is_shown_at_its_own_lines_and_as_long_as_is_asked_for(agent: Agent) -> None:
+    lengths = []
+    for tokens in (400, 1500, 3000):
+        answer = agent.call("search", query="how do I roll back a bad deployment?", max_tokens=tokens)
+        lengths.append(count_tokens(text(answer)))
+        windows = [(row["path"], each) for row in answer.structured_content["results"] for each in row["windows"]]
+        assert windows
+        for path, window in windows:
+            lines = (EXAMPLES / path).read_text(encoding="utf-8").splitlines()
+            written = "\n".join(lines[window["start_line"] - 1 : window["end_line"]])
+            assert window["text"] in written
+            assert window["text"].splitlines()[0] in lines[window["start_line"] - 1]
+            assert window["text"] in text(answer)
+    assert lengths == sorted({*lengths})
+
+
 def test_a_result_is_read_on_by_its_path_and_lines(agent: Agent) -> None:
-    (row,) = agent.fields("search", query="ソースコードを取得する", limit=1)["results"]
+    (row,) = agent.fields("search", query="ソースコードを取得する", limit=1, content="section")["results"]
     lines = f"{row['start_line']}-{row['end_line']}"
     section = agent.fields("get_document", path=f"{row['path']}:{lines}")
     assert section["content"].rstrip() == row["content"]
@@ -351,9 +367,10 @@ def test_an_answer_holds_no_more_tokens_than_allowed(tmp_path: Path) -> None:
         body = "\n\n".join(f"ゼブラは{number}の段落{line}に住んでいます。 zebra" for line in range(30 + number * 8))
         (tmp_path / f"{number}.md").write_text(f"# 文書 {number}\n\n{body}")
     with connected(tmp_path) as agent:
-        result = agent.call("search", query="ゼブラ", limit=20)
-        assert count_tokens(text(result)) <= 1000
-        assert count_tokens(json.dumps(result.structured_content, ensure_ascii=False)) <= 1000
+        for content in ({}, {"content": "section"}):
+            result = agent.call("search", query="ゼブラ", limit=20, **content)
+            assert count_tokens(text(result)) <= 1000
+            assert count_tokens(json.dumps(result.structured_content, ensure_ascii=False)) <= 1000
         rows = result.structured_content["results"]
         cut = [row for row in rows if row.get("truncated")]
         assert cut

@@ -74,15 +74,6 @@ def test_whole_sections_come_before_cut_ones() -> None:
     assert long.startswith(excerpts[1].content)
 
 
-def test_a_less_sure_result_is_shown_by_its_preview_unless_its_text_is_asked_for() -> None:
-    long = "".join(f"行 {number} の文章です。\n" for number in range(60))
-    sure, unsure = hit(1, long), replace(hit(2, long), score=0.03, preview="行 7 の文章です。", preview_line=8)
-    assert [each.content for each in fit_excerpts([sure, unsure], 4000)] == [long, unsure.preview]
-    assert [each.content for each in fit_excerpts([sure, unsure], 4000, is_all=True)] == [long, long]
-    short = replace(unsure, content="短い。\n")
-    assert [each.is_whole for each in fit_excerpts([sure, short], 4000)] == [True, True]
-
-
 def test_more_results_go_before_other_sections_of_the_first_ones() -> None:
     more = tuple(OtherSection(f"a#{number}", "A heading of some length", number) for number in range(3))
     hits = [replace(hit(number, "text"), more=more) for number in range(20)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from annai.answers import Hit
 from annai.config import load_config, override
 from annai.engine import Engine
-from annai.searching.preview import LINE_CELLS, Previewed, make_previews
+from annai.searching.preview import LINE_CELLS, make_preview
 from annai.text.escapes import cells
 from annai.types import Document, FileState, Format, Section
 
@@ -31,7 +31,7 @@ def shown(text: str, question: str, lines: int = 3, text_format: Format = "markd
     """The preview of a text that is one passage."""
     document = Document("root", "a.md", "The title", text, FileState("a.md", 0, 0), text_format)
     section = Section(0, None, 0, "The heading", ("The heading",), (), 0, len(text), 1, text.count("\n") + 1, 9)
-    (preview,) = make_previews(question, [Previewed(document, section, section)], lines)
+    preview = make_preview(question, document, section, (0, len(text)), lines)
     return preview.text, preview.line
 
 
@@ -127,7 +127,7 @@ def test_a_passage_that_begins_inside_code_is_read_as_code() -> None:
     whole = Section(0, None, 0, "", (), (), 0, len(text), 1, 8, 9)
     piece = Section(1, 0, 0, "", (), (), text.index("<b>two"), len(text), 5, 8, 9, piece=2)
     document = Document("root", "a.md", "", text, FileState("a.md", 0, 0))
-    (preview,) = make_previews("two", [Previewed(document, whole, piece)], 3)
+    preview = make_preview("two", document, whole, (piece.start, piece.end), 3)
     assert (preview.text, preview.line) == ("<b>two</b>\nAfter it.", 5)
 
 

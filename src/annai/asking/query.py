@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from annai.answers import PREVIEW_LINES, Condition, Query, QueryOptions, Where
+from annai.answers import PREVIEW_LINES, WINDOW_TOKENS, Condition, Query, QueryOptions, Where
 from annai.errors import QueryError
 from annai.settings import Search
 
@@ -21,6 +21,9 @@ MAX_DEPTH = 3
 
 MAX_PREVIEW_LINES = 100
 """More is the text itself, which `content` gives."""
+
+MAX_WINDOW_TOKENS = 200_000
+"""As long as an answer may be."""
 
 MAX_FILTERS = 100
 """Collections, paths, excludes or depths in one query: each is compared with every document's path."""
@@ -58,6 +61,7 @@ def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> 
         sort=options.get("sort", "score"),
         content=options.get("content") or defaults.content,
         preview_lines=options.get("preview_lines", PREVIEW_LINES),
+        max_tokens=options.get("max_tokens", WINDOW_TOKENS),
     )
 
 
@@ -91,6 +95,7 @@ def query_options(query: Query) -> QueryOptions:
         "sort": query.sort,
         "content": query.content,
         "preview_lines": query.preview_lines,
+        "max_tokens": query.max_tokens,
     }
 
 
@@ -111,8 +116,13 @@ def check_query(query: Query) -> None:
         raise QueryError(f"offset must be between 0 and {most:,}, not {query.offset}.")
     if not 0 <= query.per_document <= MAX_RESULTS:
         raise QueryError(f"per_document must be between 0 (no limit) and {MAX_RESULTS:,}, not {query.per_document}.")
-    if not 0 <= query.preview_lines <= MAX_PREVIEW_LINES:
-        raise QueryError(f"preview_lines must be between 0 and {MAX_PREVIEW_LINES}, not {query.preview_lines}.")
+    shown = (
+        ("preview_lines", query.preview_lines, MAX_PREVIEW_LINES),
+        ("max_tokens", query.max_tokens, MAX_WINDOW_TOKENS),
+    )
+    for name, value, most in shown:
+        if not 0 <= value <= most:
+            raise QueryError(f"{name} must be between 0 and {most:,}, not {value:,}.")
     if any(not 0 <= depth <= MAX_DEPTH for depth in query.depths):
         raise QueryError(f"depths must be between 0 and {MAX_DEPTH}.")
     if is_exact:

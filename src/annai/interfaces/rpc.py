@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from annai.answers import PREVIEW_LINES, Content, Mode, Sort
+from annai.answers import PREVIEW_LINES, WINDOW_TOKENS, Content, Mode, Sort
 from annai.config import Config
 from annai.definitions import dataclass
 from annai.errors import AnnaiError, Forbidden, QueryError, ServerError
@@ -167,6 +167,7 @@ class Service:
         content: Content | None = None,
         clean_only: bool = False,
         preview_lines: int = PREVIEW_LINES,
+        max_tokens: int = WINDOW_TOKENS,
         explain: bool = False,
         refresh: bool = False,
         full: bool = False,
@@ -195,6 +196,7 @@ class Service:
             content=content,
             clean_only=clean_only,
             preview_lines=preview_lines,
+            max_tokens=max_tokens,
         )
         return answer if full else answer_json(answer, explain, marks=marks)
 

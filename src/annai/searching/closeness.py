@@ -5,6 +5,7 @@ The index keeps the tokens of every passage (`embedders.packing`), so that a sea
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,14 +72,12 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     A token's weight is the length of its vector times its rarity among these passages: a token that all of them hold
     does not tell them apart. That of a word that says little is less: how rare it is here means nothing.
     """
-    # Not np.unique: its first call imports a module, which takes longer than all of this.
-    distinct = np.array(sorted(set(embedder.token_ids(query).tolist())), np.uint16)
-    query_tokens, query_vectors = _heaviest_tokens(embedder, distinct)
+    asked = question_tokens(embedder, query)
+    query_tokens, query_lengths = asked.ids, asked.lengths
     tokens = _PassageTokens(packed)
     if not len(query_tokens) or not len(tokens.distinct):
         return None
-    query_lengths = vector_lengths(query_vectors)
-    similarity, lengths = embedder.token_cosines(tokens.distinct, query_vectors / query_lengths[:, None])
+    similarity, lengths = embedder.token_cosines(tokens.distinct, asked.directions)
     # Two steps take a quarter of the time of np.clip.
     np.maximum(similarity, 0, out=similarity)
     np.minimum(similarity, 1, out=similarity)
@@ -142,9 +141,7 @@ class _PassageTokens:
         counts = np.zeros(len(token_ids), np.int64)
         present = self._is_present[token_ids]
         counts[present] = self._passage_counts[self._index_of[token_ids[present]]]
-        possible = np.arange(self._count + 1)
-        rarity = np.sqrt(np.log1p((self._count - possible + 0.5) / (possible + 0.5))).astype(np.float32)
-        return np.asarray(rarity[counts])
+        return rarity(counts, self._count)
 
     def best_by_part(self, similarity: Floats) -> tuple[Floats, Floats, Integers]:
         """The highest similarity in each passage's labels and in each block of text, and each block's passage."""
@@ -185,11 +182,30 @@ class _PassageTokens:
         return (covered / np.maximum(np.bincount(owners, weights[tokens], self._count), 1e-9)).astype(np.float32)
 
 
-def _heaviest_tokens(embedder: StaticEmbedder, token_ids: NDArray[np.uint16]) -> tuple[Integers, Floats]:
-    """The tokens with the longest vectors, and these vectors."""
-    vectors = embedder.token_vectors(token_ids)
-    heaviest = np.argsort(-vector_lengths(vectors), kind="stable")[:MAX_QUERY_TOKENS]
-    return token_ids[heaviest].astype(np.int64), vectors[heaviest]
+def rarity(held: Integers, count: int) -> Floats:
+    """How rare tokens are that so many of `count` texts hold."""
+    return np.asarray(np.sqrt(np.log1p((count - held + 0.5) / (held + 0.5))), np.float32)
+
+
+class QuestionTokens(NamedTuple):
+    """The different tokens of a question: those with the longest vectors, which say most."""
+
+    ids: Integers
+    directions: Floats
+    """Their vectors, of length 1."""
+    lengths: Floats
+
+
+@lru_cache(maxsize=16)  # every step of a search asks for those of its question
+def question_tokens(model: StaticEmbedder, question: str) -> QuestionTokens:
+    """The tokens of a question."""
+    # Not np.unique: its first call imports a module, which takes longer than all of this.
+    ids = np.array(sorted({*model.token_ids(question).tolist()}), np.uint16)
+    vectors = model.token_vectors(ids)
+    lengths = vector_lengths(vectors)
+    heaviest = np.argsort(-lengths, kind="stable")[:MAX_QUERY_TOKENS]
+    lengths = lengths[heaviest]
+    return QuestionTokens(ids[heaviest].astype(np.int64), vectors[heaviest] / lengths[:, None], lengths)
 
 
 def _word_weights(embedder: StaticEmbedder, token_ids: Integers) -> Floats:

@@ -1,26 +1,25 @@
-"""What is shown of a hit? The sentences of its passage that are closest to the question, as people read them."""
+"""What is shown of a hit? The sentences of its best window, as people read them."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
-from typing import NamedTuple
+from itertools import accumulate
 
 import numpy as np
 
 from annai.definitions import dataclass, lazy_pattern
-from annai.searching.closeness import Floats
+from annai.embedders.static import token_model
+from annai.searching.closeness import question_tokens
 from annai.text.escapes import cells
-from annai.text.lines import LINE_END
+from annai.text.lines import line_at
 from annai.text.outline import has_markup, strip_markup
 from annai.text.sentences import CODE_FACTOR, MAX_SENTENCE_CHARACTERS, Sentence, find_sentences, join_sentences
-from annai.text.tokens import is_cjk, query_words
 from annai.types import Document, Section
 
 LINE_CELLS = 88
 """A line of a preview fits on one of a terminal of 100 columns, also where it breaks before a long word."""
 
-MIN_WORDS = 0.2
-"""A passage that holds a smaller share of the question's words, by weight, is shown where it is closest otherwise."""
+NEARLY = 0.8
+"""What is shown begins with the first sentence from which on it has this share of the best: the beginning explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,81 +32,41 @@ class Preview:
     """Where in the document they begin."""
 
 
-class Previewed(NamedTuple):
-    """A passage to show."""
-
-    document: Document
-    section: Section
-    """The section around it."""
-    passage: Section
-    place: float = 0.0
-    """Where in it the text begins that is closest to the question, token by token, as a share of it."""
-
-
-def make_previews(question: str, passages: Sequence[Previewed], lines: int) -> list[Preview]:
-    """A preview of each passage, of at most this many lines."""
-    if not lines:
-        return [Preview("", each.passage.start_line, each.passage.start) for each in passages]
-    read = [_read(each) for each in passages]
-    previews = []
-    for (each, sentences), rated in zip(read, _scores(question, read, lines), strict=True):
-        best = max(range(len(sentences)), key=rated.__getitem__, default=0)
-        text, first = _fitting(sentences, best, lines) if sentences else ("", 0)
-        at = sentences[first].position if sentences else each.passage.start
-        breaks = LINE_END.findall(each.document.text, each.passage.start, at)
-        previews.append(Preview(text, each.passage.start_line + len(breaks), at))
-    return previews
+def make_preview(question: str, document: Document, section: Section, span: tuple[int, int], lines: int) -> Preview:
+    """A preview of at most so many lines: what answers in a span of a section, and what follows it there."""
+    start, end = span
+    sentences: list[Sentence] = []
+    if lines:
+        after = min(max(end + lines * LINE_CELLS, start), section.end)
+        sentences = find_sentences(document, section, section._replace(start=start, end=after))
+        # What says nothing is shown by the section around it.
+        sentences = sentences or find_sentences(document, section, section)
+    if not sentences:
+        return Preview("", line_at(document.text, start), start)
+    candidates = [each for each in sentences if each.position < end] or sentences
+    text, first = _fitting(sentences, _best_start(question, sentences, len(candidates), lines), lines)
+    at = sentences[first].position
+    return Preview(text, line_at(document.text, at), at)
 
 
-def _read(shown: Previewed) -> tuple[Previewed, list[Sentence]]:
-    """The sentences of a passage; one that says nothing is shown by the section around it."""
-    if sentences := find_sentences(shown.document, shown.section, shown.passage):
-        return shown, sentences
-    around = shown._replace(passage=shown.section, place=0.0)
-    return around, find_sentences(around.document, around.section, around.passage)
+def _best_start(question: str, sentences: Sequence[Sentence], count: int, lines: int) -> int:
+    """From which of the first `count` sentences on to show: the first that does nearly as well as any.
 
-
-def _scores(question: str, passages: Sequence[tuple[Previewed, list[Sentence]]], lines: int) -> list[list[float]]:
-    """How much of the question each sentence has, and what would be shown with it: half of the score each.
-
-    In a passage that has too few of the question's words, as in another language, what is close token by token counts.
+    Half of what counts is how close that sentence is to the question, token by token, and half what is shown with it.
     """
-    together = [each for _, sentences in passages for each in sentences]
-    if not together:
-        return [[] for _ in passages]
-    shown = [count for _, sentences in passages for count in _followers(sentences, lines)]
-    asked = query_words(question)
-    weights = np.array([*asked.values()], np.float32)
-    held = _held_words([*asked], [each.text for each in together])
-    # What few sentences hold tells them apart.
-    scores = _rate(held, weights * np.log1p(len(together) / (held.sum(axis=0) + 1)), shown)
-    edges = [0, *accumulate(len(sentences) for _, sentences in passages)]
-    for (each, sentences), (start, end) in zip(passages, pairwise(edges), strict=True):
-        if start < end and (held[start:end].max(axis=0) * weights).sum() < MIN_WORDS * weights.sum():
-            length = max(each.passage.end - each.passage.start, 1)
-            places = np.array([(sentence.position - each.passage.start) / length for sentence in sentences])
-            scores[start:end] = 1 - np.abs(places - each.place)
-    scores *= [each.factor for each in together]
-    return [scores[start:end].tolist() for start, end in pairwise(edges)]
-
-
-def _held_words(asked: Sequence[str], texts: Sequence[str]) -> Floats:
-    """1 for each of the question's words that a text holds: a row for each text."""
-    # A stem begins a word; a pair of Japanese characters may stand anywhere.
-    terms = [word if is_cjk(word) else f" {word.removesuffix('i')}" for word in asked]
-    # A line each, for one call is quicker than many; no sentence goes over several lines.
-    plain = "\n".join(f" {text}" for text in texts).lower().translate(_MARKS).split("\n")
-    return np.array([[term in text for term in terms] for text in plain], np.float32).reshape(len(texts), len(terms))
-
-
-def _rate(best: Floats, weights: Floats, shown: Sequence[int]) -> Floats:
-    """Scores of sentences, from what each has of each word or token, and how many are shown with it."""
-    edges = np.repeat(np.arange(len(shown)), 2)
-    edges[1::2] += shown
-    # Over the rows from each start to its end; the row at the end stands for nothing.
-    windows = np.maximum.reduceat(np.concatenate([best, np.zeros_like(best[:1])]), edges)[::2]
-    scores: Floats = np.einsum("ij,j->i", best + windows, weights) / 2
-    return scores
+    asked = question_tokens(token_model(), question)
+    factors = np.array([each.factor for each in sentences[:count]])
+    if count == 1 or not len(asked.ids):
+        return int(np.argmax(factors))
+    model = token_model()
+    tokens = [model.token_ids(each.text) for each in sentences]
+    cosines, _ = model.token_cosines(np.concatenate(tokens), asked.directions)
+    # A row of zeros at the end, for what has no tokens there.
+    near = np.concatenate([np.maximum(cosines, 0) ** 2, np.zeros_like(cosines, shape=(1, len(asked.ids)))])
+    own = np.maximum.reduceat(near, [0, *accumulate(map(len, tokens[:-1]))])
+    shown = [own[row : row + more].max(axis=0) for row, more in enumerate(_followers(sentences, lines)[:count])]
+    scores = (own[:count] + shown) @ asked.lengths**2 * factors
+    return int(np.argmax(scores >= NEARLY * scores.max()))
 
 
 def _followers(sentences: Sequence[Sentence], lines: int) -> list[int]:
@@ -202,7 +161,6 @@ def _soften(source: str) -> str:
     return (text.strip() or source[:MAX_SENTENCE_CHARACTERS]) + ("…" if len(source) > MAX_SENTENCE_CHARACTERS else "")
 
 
-_MARKS = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) != "\n"}
 _CJK_GAP = lazy_pattern(r"(?<=[\u3001-\u9fff])[ ]{2,}(?=[\u3001-\u9fff])")
 _GAP_BEFORE_MARK = lazy_pattern(r" (?<=[^\s:\[] )(?=[.,;:!?)\]](?:\s|\Z)|[、。」）])")
 _LEFT_OVER = lazy_pattern(r"(?:(?<=\s)|\A)\*\*(?=\S)|(?<=\S)\*\*(?=\s|\Z)|(?<=\A- ): |\A: ")

@@ -1,27 +1,25 @@
 """Which sections are shown? Passages are folded into sections, and each document is shown by the one that says it."""
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import takewhile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, takewhile
 from typing import NamedTuple
 
-from annai.answers import Content, Hit, OtherSection, Query
-from annai.asking.exclusion import Exclusions
+from annai.answers import Content, Hit, OtherSection, Window
+from annai.asking.meant import Meant
 from annai.files.pages import page_at
 from annai.searching.confidence import MIN_GATE
 from annai.searching.passages import DocumentCache, ScoredPassage
-from annai.searching.preview import Preview, Previewed, make_previews
+from annai.searching.preview import Preview, make_preview
+from annai.searching.windows import Page, RatedWindow, choose_windows, rate_windows
 from annai.stores.base import PassageSearcher
 from annai.text.fields import FIELD_NAMES, passage_fields
-from annai.text.links import link_share
+from annai.text.lines import line_at
 from annai.text.metadata import document_times
 from annai.text.tokens import query_words, words
 from annai.timer import timer
 from annai.types import Document, Section, StoredSection, section_id
-
-_TEXT = re.compile(r"\S")
 
 MAX_MORE = 3
 """Other sections of a document that are named with its best one."""
@@ -29,15 +27,14 @@ MAX_MORE = 3
 MIN_ABOUT = 0.75
 """How nearly a question must be a page's title to be a question about the whole page."""
 
-MAX_LINK_SHARE, MAX_LAST_LINK_SHARE = 0.4, 0.2
-"""A section, or the last one of a page, with a greater share of its words in links only leads elsewhere."""
+COMPETING = 5
+"""The windows of so many results compete with each other, whether all of them are shown or not."""
 
-MAX_CLOSER_TOKENS = 350
-"""A longer last section does more than end its page."""
+MAX_SECTIONS = 10
+"""So many of their best sections are read, and the best of each: all of them together do no better."""
 
-MIN_INSTEAD_SHARE, MIN_EQUAL_SHARE, MAX_INSTEAD = 0.6, 0.9, 5
-"""What is shown instead of such a section, or of one that only ends a page: one of the next best, if it scores at least
-this share of it."""
+MAX_SECTION_CHARACTERS = 12_000
+"""Of a longer section, and of a page without headings, only the pieces that were found are cut into windows."""
 
 MAX_CREDITED, WORDS_GATE = 5, 0.5
 """If the gate is shut for the first results, it is this for one of them that holds every word of the question."""
@@ -148,108 +145,146 @@ def _holds_all(documents: DocumentCache, stored: StoredSection, asked: set[str])
 
 
 def load_hits(
-    store: PassageSearcher, documents: DocumentCache, results: Sequence[Result], query: Query, exclusions: Exclusions
+    store: PassageSearcher,
+    documents: DocumentCache,
+    results: Sequence[Result],
+    passages: Sequence[ScoredPassage],
+    meant: Meant,
 ) -> list[Hit]:
-    """The results with their texts."""
+    """The results that are wanted, with their texts.
+
+    `passages` are all that were found, best first. Windows compete in groups of results that do not depend on which
+    of them are wanted, and neither does what is shown of each.
+    """
+    query = meant.query
+    first = query.offset - query.offset % COMPETING
+    competing = results[first : -(-query.end // COMPETING) * COMPETING]
+    documents.load(result.match.passage.stored for result in competing)
+    roots = {result.match.passage.stored.root_key for result in competing}
+    found: dict[int, list[ScoredPassage]] = {root: [] for root in roots}
+    for passage in passages:
+        if passage.stored.root_key in roots:
+            found[passage.stored.root_key].append(passage)
+    around = _look_around(store, [passage for each in found.values() for passage in each])
+    hits: list[Hit] = []
+    for start in range(0, len(competing), COMPETING):
+        hits += _group_hits(competing[start : start + COMPETING], documents, found, around, meant)
+    return _tell_documents_once(hits[query.offset - first : query.end - first], query.content)
+
+
+def _tell_documents_once(hits: Sequence[Hit], content: Content) -> list[Hit]:
+    """The hits, where a document's text is there once, with its first: a thousand may be of one long document."""
+    told: set[tuple[str, str]] = set()
+    once = []
+    for hit in hits:
+        is_told = content == "document" and (hit.collection, hit.path) in told
+        told.add((hit.collection, hit.path))
+        once.append(replace(hit, content="") if is_told else hit)
+    return once
+
+
+def _group_hits(
+    results: Sequence[Result],
+    documents: DocumentCache,
+    found: Mapping[int, Sequence[ScoredPassage]],
+    around: Mapping[int, StoredSection],
+    meant: Meant,
+) -> list[Hit]:
+    """Results whose windows compete. Those that were deleted meanwhile are left out."""
+    query = meant.query
     # Where several sections of a document may be shown, or those of one depth, each is what it is.
     may_choose = query.per_document == 1 and not query.depths
-    around = _look_around(store, [result.match for result in results])
     asked = _content_words(query.text)
-    documents.load(result.match.passage.stored for result in results)
-    loaded = []
-    for found in results:
-        document = documents.get(found.match.passage.stored)
-        if document is None:
+    shown, loaded, near = [], [], []
+    for result in results:
+        stored = result.match.passage.stored
+        if (document := documents.get(stored)) is None:
             continue
-        opening = partial(_opening, store, exclusions, found.match)
-        result = _choose_section(found, opening, document, asked) if may_choose else found
-        section = result.match.section
-        if not _stands_alone(section):
-            key = _key_around(result.match)
-            section = (around.get(key) or store.lookup([key])[key]).section
-        loaded.append((section, result, document))
-    with timer("preview"):
-        passages = [
-            Previewed(document, section, result.match.passage.stored.section, result.match.passage.place)
-            for section, result, document in loaded
-        ]
-        previews = make_previews(query.text, passages, query.preview_lines)
-    hits: list[Hit] = []
-    told: set[tuple[str, str]] = set()
-    for (section, result, document), preview in zip(loaded, previews, strict=True):
-        # A document's text is there once, with its first result: a thousand results may be of one long document.
-        place = (document.collection, document.path)
-        content = "none" if query.content == "document" and place in told else query.content
-        told.add(place)
-        hits.append(_hit(section, result, document, preview, content))
+        whole = None if may_choose else _whole(result.match, around)
+        passages = found[stored.root_key]
+        near.append([each for each in passages if not whole or _is_in(each.stored.section, whole)])
+        loaded.append(document)
+        shown.append(result)
+    wanted = _best_sections(near)
+    pages = []
+    for result, document, passages in zip(shown, loaded, near, strict=True):
+        spans = [(each.stored.section.start, each.stored.section.end, each.score) for each in passages]
+        read = [each for each in passages if _leaf_key(each) in wanted]
+        pages.append(Page(document, _sections(read, around), spans, _is_about(result.match.passage, asked)))
+    with timer("windows"):
+        rated = rate_windows(meant.spelled_out, pages)
+        chosen = choose_windows(pages, rated, query.max_tokens)
+    hits = []
+    for result, page, windows, runs in zip(shown, pages, rated, chosen, strict=True):
+        best = max(windows, key=lambda each: each.rating, default=None)
+        if best and may_choose:
+            result = result.showing(_match_around(result, best))  # noqa: PLW2901
+        section = _whole(result.match, around)
+        with timer("preview"):
+            place = best or result.match.passage.stored.section
+            preview = make_preview(query.text, page.document, section, (place.start, place.end), query.preview_lines)
+        hits.append(_hit(section, result, page.document, preview, runs, query.content))
     return hits
 
 
-def _look_around(store: PassageSearcher, matches: Sequence[SectionMatch]) -> dict[int, StoredSection]:
-    """The sections around those matches that are pieces, by key."""
-    keys = [_key_around(match) for match in matches if not _stands_alone(match.section)]
-    return store.lookup(keys) if keys else {}
+def _look_around(store: PassageSearcher, passages: Sequence[ScoredPassage]) -> dict[int, StoredSection]:
+    """The sections around those passages that are pieces, by key."""
+    keys = {_key_around(each.stored, each.stored.section) for each in passages if each.stored.section.piece}
+    return store.lookup([*keys]) if keys else {}
 
 
-def _key_around(match: SectionMatch) -> int:
+def _key_around(stored: StoredSection, piece: Section) -> int:
     """The key of the section that a piece belongs to."""
-    return match.passage.stored.root_key + (match.section.parent or 0)
+    return stored.root_key + (piece.parent or 0)
 
 
-def _opening(store: PassageSearcher, exclusions: Exclusions, match: SectionMatch) -> SectionMatch | None:
-    """The first passage of the text before the first part of a match's document, if there is another such text."""
-    root = match.passage.stored.root_key
-    # It comes right after the root: a passage, or a section and its first piece. A shorter document has none, and these
-    # are the keys of the next one.
-    for _, first in sorted(store.lookup([root + 1, root + 2]).items()):
-        section = first.section
-        is_opening = first.root_key == root and section.is_passage and section.number == (0,)
-        if is_opening and section.order != match.section.order:
-            passage = match.passage._replace(stored=first, place=0.0)
-            return None if exclusions.hold(first, section) else SectionMatch(section, passage)
-    return None
+def _best_sections(passages: Sequence[Sequence[ScoredPassage]]) -> set[int]:
+    """The keys of the sections that are read: the best of all documents, and the best of each."""
+    best: dict[int, float] = {}
+    for each in chain.from_iterable(passages):
+        best.setdefault(_leaf_key(each), each.score)
+    ranked = sorted(best, key=lambda key: -best[key])
+    return {*ranked[:MAX_SECTIONS], *(_leaf_key(each[0]) for each in passages if each)}
 
 
-def _choose_section(
-    result: Result, opening: Callable[[], SectionMatch | None], document: Document, asked: set[str]
-) -> Result:
-    """The result, shown by the section that says it.
-
-    A question about a page as a whole is answered by the page's opening. A section that only leads elsewhere, or that
-    ends a page and has nothing of the question in its heading, gives way to the next best.
-    """
-    match = result.match
-    is_later = match.section.number[:1] not in ((), (0,))
-    if is_later and _is_about(match.passage, asked) and (start := opening()):
-        return result.showing(start)
-    links, is_last = _link_share(match, document), _is_last(match, document)
-    if links > (MAX_LAST_LINK_SHARE if is_last else MAX_LINK_SHARE):
-        min_share = MIN_INSTEAD_SHARE
-    elif is_last and _only_ends(match.section, asked):
-        min_share = MIN_EQUAL_SHARE
-    else:
-        return result
-    others = [each for each in result.others[:MAX_INSTEAD] if each.passage.score >= min_share * match.passage.score]
-    start = opening() if links > MAX_LAST_LINK_SHARE else None
-    for instead in (*others, *([start] if start else [])):
-        if not _is_last(instead, document) and _link_share(instead, document) <= MAX_LINK_SHARE:
-            return result.showing(instead)
-    return result
+def _leaf_key(passage: ScoredPassage) -> int:
+    """The key of the section that a passage is, or is a piece of."""
+    stored = passage.stored
+    return _key_around(stored, stored.section) if stored.section.piece else stored.key
 
 
-def _only_ends(last: Section, asked: set[str]) -> bool:
-    """Whether the last section of a page is short, and its heading says something else than the question."""
-    heading = _content_words(last.heading)
-    return last.token_count <= MAX_CLOSER_TOKENS and not asked & heading and any(map(str.isalpha, last.heading))
+def _whole(match: SectionMatch, around: Mapping[int, StoredSection]) -> Section:
+    """What is shown of a match: a piece stands for the section it belongs to, unless that is the document."""
+    section = match.section
+    return section if _stands_alone(section) else around[_key_around(match.passage.stored, section)].section
 
 
-def _link_share(match: SectionMatch, document: Document) -> float:
-    return link_share(document.text[match.section.start : match.section.end])
+def _sections(passages: Sequence[ScoredPassage], around: Mapping[int, StoredSection]) -> list[Section]:
+    """The sections of a document in which something was found, in order; of long ones, the pieces, without overlap."""
+    pieces: dict[Section, list[Section]] = {}
+    for each in passages:
+        piece = each.stored.section
+        leaf = around[_leaf_key(each)].section if piece.piece else piece
+        pieces.setdefault(leaf, []).append(piece)
+    found: list[Section] = []
+    for leaf in sorted(pieces):
+        is_short = leaf.number and leaf.end - leaf.start <= MAX_SECTION_CHARACTERS
+        for part in [leaf] if is_short else sorted(pieces[leaf]):
+            start = max(part.start, found[-1].end if found else 0)
+            found.append(part._replace(start=start))
+    return found
 
 
-def _is_last(match: SectionMatch, document: Document) -> bool:
-    """Whether it is the last section of its document, and not the only one."""
-    return bool(match.section.number) and not _TEXT.search(document.text, match.section.end)
+def _match_around(result: Result, window: RatedWindow) -> SectionMatch:
+    """The match of the section that a window is in."""
+    number, piece = window.section.number, window.section.piece
+    matches = (result.match, *result.others)
+    there = (each for each in matches if each.section.number == number and (number or each.section.piece == piece))
+    return next(there, result.match)
+
+
+def _is_in(part: Section, section: Section) -> bool:
+    return section.start <= part.start and part.end <= section.end
 
 
 def _is_about(passage: ScoredPassage, asked: set[str]) -> bool:
@@ -277,7 +312,14 @@ def ancestors(tree: Sequence[StoredSection], section: Section) -> Iterator[Secti
         yield section
 
 
-def _hit(section: Section, result: Result, document: Document, preview: Preview, content: Content) -> Hit:
+def _hit(
+    section: Section,
+    result: Result,
+    document: Document,
+    preview: Preview,
+    runs: Sequence[RatedWindow],
+    content: Content,
+) -> Hit:
     scored = result.match.passage
     stored, passage = scored.stored, scored.stored.section
     texts = {
@@ -313,7 +355,24 @@ def _hit(section: Section, result: Result, document: Document, preview: Preview,
         passage_line=passage.start_line,
         page=page_at(stored.path, document.text, preview.position),
         more=_more(result, document),
+        windows=tuple(_window(stored, document, each) for each in runs),
         reasons=scored.reasons,
+    )
+
+
+def _window(stored: StoredSection, document: Document, run: RatedWindow) -> Window:
+    """A run of windows with its address."""
+    section = run.section
+    # The section's own heading is said with it.
+    start = run.heading_start if run.heading_start > section.start else run.start
+    text = document.text[start : run.end].rstrip()
+    return Window(
+        text=text,
+        start_line=line_at(document.text, start),
+        end_line=line_at(document.text, start + len(text)),
+        heading_path=section.heading_path,
+        id=section_id(stored.collection, stored.path, section if _stands_alone(section) else section._replace(piece=0)),
+        page=page_at(document.path, document.text, start),
     )
 
 

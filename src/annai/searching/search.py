@@ -29,8 +29,7 @@ def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
         matches = [each for each in matches if not exclusions.hold(each.passage.stored, each.section)]
         documents = DocumentCache(store)
         results = credit_words(documents, group_by_document(matches, query.per_document), meant.spelled_out)
-        shown = results[query.offset : query.end]
-        hits = sort_hits(load_hits(store, documents, shown, meant.query, exclusions), query.sort)
+        hits = sort_hits(load_hits(store, documents, results, passages, meant), query.sort)
     for rank, hit in enumerate(hits, 1):
         logger.debug("[search] [%d] score=%.2f %s %r", rank, hit.score, hit.path, hit.heading)
     took_ms = (perf_counter() - start) * 1000

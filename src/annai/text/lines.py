@@ -10,6 +10,11 @@ LINE_END = re.compile(r"\r\n?|\n")
 _UNIX_LINE_END = re.compile("\n")
 
 
+def line_at(text: str, position: int) -> int:
+    """The number of the line at a position, counted from 1; of many positions, `Lines` finds them sooner."""
+    return 1 + (len(LINE_END.findall(text, 0, position)) if "\r" in text else text.count("\n", 0, position))
+
+
 class Lines:
     """The starts of the lines of one text, from a position on."""
 

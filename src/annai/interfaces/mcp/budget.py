@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from annai.answers import Hit
+from annai.answers import Hit, Window, breadcrumbs
 from annai.definitions import dataclass
 from annai.errors import QueryError
 from annai.files.pages import place
@@ -16,13 +16,6 @@ from annai.types import IMPLICIT_COLLECTION
 
 MAX_HEADERS_SHARE = 0.5
 """The share of a budget that may go into naming the results, rather than into their text."""
-
-MIN_SCORE_SHARE = 0.08
-"""A result whose score is a smaller share of the best one's is seldom the right one: its preview is enough. With .08,
-42% of the paragraphs that answer are shown in 1,900 tokens; with .3, 38% in 1,500."""
-
-SHORT_TOKENS = 150
-"""A text as short as this is shown in place of its preview."""
 
 EXCERPT_TOKENS = 24
 """The tokens of what is said of a result's text: where it begins and that it is truncated."""
@@ -60,12 +53,27 @@ class Excerpt:
     """The line of the document on which the content begins, if it is not whole; 0 if there is no content."""
 
 
-def fit_excerpts(hits: Sequence[Hit], budget: int, *, is_all: bool = False) -> list[Excerpt]:
+def fit_windows(hits: Sequence[Hit], budget: int) -> list[Hit]:
+    """The hits with their windows, as far as these fit; the last ones are dropped if not even their headers fit."""
+    shown, headers = _fit_headers(hits, budget)
+    remaining = budget - sum(headers)
+    fitting = []
+    for hit in shown:
+        windows = []
+        for window in hit.windows:
+            cost = content_tokens(window.text) + header_tokens(window_fields(hit, window))
+            if cost <= remaining:
+                remaining -= cost
+                windows.append(window)
+        fitting.append(replace(hit, windows=tuple(windows)))
+    return fitting
+
+
+def fit_excerpts(hits: Sequence[Hit], budget: int) -> list[Excerpt]:
     """What to show of each hit, in the same order; the last ones are dropped if not even their headers fit.
 
-    Every hit has its preview, as far as these fit. From the first to the last, a hit that is as sure as the best, or
-    any with `is_all`, is then shown whole if that fits, or else with the passage that matched. What remains goes to
-    the truncated ones of these: they continue after their passage.
+    From the first to the last, a hit is shown whole if that fits, or else with the passage that matched, or else with
+    its preview. What remains goes to the truncated ones: they continue after their passage.
     """
     shown, headers = _fit_headers(hits, budget)
     remaining = budget - sum(headers)
@@ -74,24 +82,18 @@ def fit_excerpts(hits: Sequence[Hit], budget: int, *, is_all: bool = False) -> l
         cost = content_tokens(hit.preview) if hit.preview else 0
         previews.append(cost if cost <= remaining else 0)
         remaining -= previews[-1]
-    least = MIN_SCORE_SHARE * max((hit.score for hit in shown), default=0.0)
     excerpts: list[Excerpt] = []
     for hit, preview in zip(shown, previews, strict=True):
         remaining += preview
         excerpt = Excerpt(hit, "", is_whole=not hit.content)
         texts = ((hit.content, True, 0), (hit.passage, False, hit.passage_line), (hit.preview, False, hit.preview_line))
-        available = remaining if is_all or hit.score >= least else min(remaining, max(SHORT_TOKENS, preview))
         for text, is_whole, line in texts:
-            if text and (cost := content_tokens(text)) <= available:
+            if text and (cost := content_tokens(text)) <= remaining:
                 excerpt = Excerpt(hit, text, is_whole, line)
                 remaining -= cost
                 break
         excerpts.append(excerpt)
-    truncated = [
-        index
-        for index, excerpt in enumerate(excerpts)
-        if not excerpt.is_whole and (is_all or excerpt.hit.score >= least)
-    ]
+    truncated = [index for index, excerpt in enumerate(excerpts) if not excerpt.is_whole]
     for done, index in enumerate(truncated):
         longer = _extend(excerpts[index], remaining // (len(truncated) - done))
         remaining += content_tokens(excerpts[index].content) - content_tokens(longer.content)
@@ -101,10 +103,10 @@ def fit_excerpts(hits: Sequence[Hit], budget: int, *, is_all: bool = False) -> l
 
 def _fit_headers(hits: Sequence[Hit], budget: int) -> tuple[Sequence[Hit], list[int]]:
     """The first hits whose headers fit, with their tokens; where not all do, other sections are not named."""
-    headers = [header_tokens(hit) for hit in hits]
+    headers = [header_tokens(hit_fields(hit)) for hit in hits]
     if sum(headers) > budget * MAX_HEADERS_SHARE:
         hits = [replace(hit, more=()) for hit in hits]
-        headers = [header_tokens(hit) for hit in hits]
+        headers = [header_tokens(hit_fields(hit)) for hit in hits]
     while headers and sum(headers) > (budget * MAX_HEADERS_SHARE if len(headers) > 1 else budget):
         headers.pop()
     return hits[: len(headers)], headers
@@ -127,6 +129,14 @@ def hit_fields(hit: Hit) -> dict[str, Any]:
         **({} if hit.index_status == "latest" else {"index_status": hit.index_status}),
         **({"more": {str(each.line): each.heading for each in hit.more}} if hit.more else {}),
     }
+
+
+def window_fields(hit: Hit, window: Window) -> dict[str, Any]:
+    """What a model needs of a window beside its text: its lines, and its heading if that is not the hit's."""
+    place = {"start_line": window.start_line, "end_line": window.end_line}
+    heading = breadcrumbs("", window.heading_path)
+    is_same = window.heading_path == hit.heading_path
+    return place if is_same or not heading else {**place, "heading": heading}
 
 
 def _extend(excerpt: Excerpt, budget: int) -> Excerpt:
@@ -238,9 +248,9 @@ def check_page(page: int, count: int, name: str) -> None:
         raise QueryError(f"There is no page {page} of {name}; it has {'1 page' if count == 1 else f'{count} pages'}.")
 
 
-def header_tokens(hit: Hit) -> int:
-    """The tokens of a hit with all that is said of it, but without its text."""
-    return json_tokens(hit_fields(hit)) + EXCERPT_TOKENS
+def header_tokens(fields: Mapping[str, Any]) -> int:
+    """The tokens of all that is said of a hit or a window, without its text."""
+    return json_tokens(fields) + EXCERPT_TOKENS
 
 
 def truncate(text: str, budget: int) -> str:

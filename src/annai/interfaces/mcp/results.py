@@ -17,7 +17,9 @@ from annai.interfaces.mcp.budget import (
     fit_excerpts,
     fit_items,
     fit_lines,
+    fit_windows,
     hit_fields,
+    window_fields,
 )
 from annai.interfaces.render.notes import correction_lines, more_place, result_count, unmatched_lines
 from annai.text.escapes import escape_line
@@ -43,9 +45,9 @@ class ToolResult:
 
 
 def answer_result(
-    answer: Answer, query: Query, budget: int, notes: Sequence[str] = (), *, is_all: bool = False
+    answer: Answer, query: Query, budget: int, notes: Sequence[str] = (), *, is_windows: bool = False
 ) -> ToolResult:
-    """Search results, within this many tokens; with `is_all`, the text of the less sure ones too, as far as it fits."""
+    """Search results within this many tokens: with their windows, or with the content that was asked for."""
     answer = replace(answer, results=tuple(map(clip_names, answer.results)))
     notes = [*notes, *correction_lines(answer), *unmatched_lines(answer), *([answer.note] if answer.note else [])]
     if not answer.confident:
@@ -58,8 +60,10 @@ def answer_result(
         separator, items = "\n", fit_items(map(_line, answer.results), budget)
     elif query.content == "none":
         separator, items = "\n", fit_items(map(_location, ranks, answer.results), budget)
+    elif is_windows:
+        separator, items = "\n\n", [*map(_windows, ranks, fit_windows(answer.results, budget))]
     else:
-        excerpts = fit_excerpts(answer.results, budget, is_all=is_all)
+        excerpts = fit_excerpts(answer.results, budget)
         separator, items = "\n\n", [*map(_result, ranks, excerpts)]
         if any(not excerpt.is_whole for excerpt in excerpts):
             hints.append("Read what is truncated with `get_document` and its path:lines.")
@@ -172,6 +176,21 @@ def _result(rank: int, excerpt: Excerpt) -> Item:
             fields["content_start_line"] = excerpt.first_line
     lines = [f"### {rank}. {' · '.join(facts)}"]
     lines += [fence(excerpt.content)] if excerpt.content else []
+    lines += [f"Also {more_place(each, hit.path)}: {each.heading}" for each in hit.more]
+    return fields, "\n".join(lines)
+
+
+def _windows(rank: int, hit: Hit) -> Item:
+    """A result: where it is, and the parts of it that answer."""
+    fields = hit_fields(hit)
+    lines = [f"### {rank}. {' · '.join(_facts(hit))}"]
+    shown = []
+    for window in hit.windows:
+        place = window_fields(hit, window)
+        shown.append({**place, "text": window.text})
+        heading = f" · {place['heading']}" if "heading" in place else ""
+        lines += [f"{line_range(window.start_line, window.end_line)}{heading}", fence(window.text)]
+    fields["windows"] = shown
     lines += [f"Also {more_place(each, hit.path)}: {each.heading}" for each in hit.more]
     return fields, "\n".join(lines)
 

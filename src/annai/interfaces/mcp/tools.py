@@ -34,6 +34,15 @@ MOST_RESULTS, MOST_LINES = 50, 500
 """Results of one search, and lines of an exact one: more would not fit into any answer."""
 
 
+DEFAULT_SHARE = 0.375
+"""Of the most tokens that an answer may have, what one has unless more are asked for: 1,500 of 4,000."""
+
+MIN_TOKENS = 300
+"""An answer of fewer says nothing."""
+
+HEADER_TOKENS = 45
+"""What is said of a result besides its text."""
+
 MAX_COLLECTION_TOOLS = 8
 """With more collections than this, `search` alone searches them: every tool costs tokens in every conversation."""
 
@@ -121,7 +130,7 @@ class Tools:
         return Tool(
             "search",
             "Search the project's documents by meaning and words, in Japanese and English (either finds the other). "
-            "Returns the best section of every document: path, lines, score, text. Cite as path:line.",
+            "Returns the parts of every document that answer: path, lines, score, text. Cite as path:line.",
             (*self._search_arguments(), which),
             self._search,
         )
@@ -156,9 +165,17 @@ class Tools:
             Argument(
                 "content",
                 "string",
-                "section, passage, document or none (one line each); default: previews of the less sure.",
+                "section, passage, document or none (one line each); default: what answers.",
                 choices=choices(Content),
                 names_choices=True,
+            ),
+            Argument(
+                "max_tokens",
+                "integer",
+                "",
+                default=int(self._budget * DEFAULT_SHARE),
+                minimum=MIN_TOKENS,
+                hidden=True,
             ),
             Argument(
                 "path",
@@ -287,7 +304,8 @@ class Tools:
             depths=arguments["depth"],
             mode=arguments["mode"],
             sort=arguments["sort"],
-            content=arguments["content"] or self._config.search.content,
+            content=arguments["content"] or "section",
+            max_tokens=min(arguments["max_tokens"], self._budget) - HEADER_TOKENS * min(arguments["limit"], 5),
             clean_only=arguments["clean_only"],
             **_conditions(arguments),
         )
@@ -302,7 +320,7 @@ class Tools:
         if not answer.results:
             reasons, notes = unmatched_lines(answer), [*correction_lines(answer), *notes]
             return empty_result(answer, query, self._budget, reasons, notes)
-        return answer_result(answer, query, self._budget, notes, is_all=bool(arguments["content"]))
+        return answer_result(answer, query, self._budget, notes, is_windows=not arguments["content"])
 
     async def _get_document(self, arguments: dict[str, Any], report: Report) -> ToolResult:
         if arguments["part"] == "children" and (arguments["start_line"] or arguments["end_line"]):

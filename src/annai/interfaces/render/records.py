@@ -30,7 +30,7 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
         values = asdict(hit)
         if not hit.more:
             del values["more"]
-        for each in (values, *values.get("more", ())):
+        for each in (values, *values["windows"], *values.get("more", ())):
             if not each["page"]:
                 del each["page"]
         values["created"] = hit.created or None

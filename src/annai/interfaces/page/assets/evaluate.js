@@ -69,7 +69,7 @@ async function ranksWith(asked, name) {
   const answers = [];
   for (let at = 0; at < asked.length; at += BATCH) {
     answers.push(...await callAll("search", asked.slice(at, at + BATCH).map(({ question }) => ({
-      query: question, mode, limit: LIMIT, content: "none", preview_lines: 0, ...(depth && { depths: [Number(depth)] }),
+      query: question, mode, limit: LIMIT, content: "none", preview_lines: 0, max_tokens: 0, ...(depth && { depths: [Number(depth)] }),
     }))));
   }
   return answers.map(({ results }, at) => {

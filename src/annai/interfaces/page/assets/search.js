@@ -118,7 +118,7 @@ function search() {
   const { signal } = running;
   isSearching = true;
   attempt(async () => {
-    const answer = await call("search", { query, limit: LIMIT, content: "none", marks: true, explain: true, ...filters() }, { signal });
+    const answer = await call("search", { query, limit: LIMIT, content: "none", max_tokens: 0, marks: true, explain: true, ...filters() }, { signal });
     if (signal.aborted) return;
     const at = [...results.querySelectorAll("a.open")].indexOf(document.activeElement);
     draw(answer);
