@@ -114,15 +114,13 @@ def check_query(query: Query) -> None:
         raise QueryError(f"limit must be between 1 and {most:,}, not {query.limit}.")
     if query.offset < 0 or (query.offset > most and not is_exact):
         raise QueryError(f"offset must be between 0 and {most:,}, not {query.offset}.")
-    if not 0 <= query.per_document <= MAX_RESULTS:
-        raise QueryError(f"per_document must be between 0 (no limit) and {MAX_RESULTS:,}, not {query.per_document}.")
-    shown = (
-        ("preview_lines", query.preview_lines, MAX_PREVIEW_LINES),
-        ("max_tokens", query.max_tokens, MAX_WINDOW_TOKENS),
-    )
-    for name, value, most in shown:
-        if not 0 <= value <= most:
-            raise QueryError(f"{name} must be between 0 and {most:,}, not {value:,}.")
+    for name, value, none, highest in (
+        ("per_document", query.per_document, "0 (no limit)", MAX_RESULTS),
+        ("preview_lines", query.preview_lines, "0", MAX_PREVIEW_LINES),
+        ("max_tokens", query.max_tokens, "0", MAX_WINDOW_TOKENS),
+    ):
+        if not 0 <= value <= highest:
+            raise QueryError(f"{name} must be between {none} and {highest:,}, not {value}.")
     if any(not 0 <= depth <= MAX_DEPTH for depth in query.depths):
         raise QueryError(f"depths must be between 0 and {MAX_DEPTH}.")
     if is_exact:

@@ -40,6 +40,9 @@ DEFAULT_SHARE = 0.375
 MIN_TOKENS = 300
 """An answer of fewer says nothing."""
 
+COMPETING = 5
+"""Results whose windows share these tokens (`annai.searching.results`)."""
+
 HEADER_TOKENS = 45
 """What is said of a result besides its text."""
 
@@ -292,10 +295,11 @@ class Tools:
         usual, most = self._config.search.limit, MOST_RESULTS
         if arguments["mode"] == "exact":
             usual = most = MOST_LINES
+        limit = min(arguments["limit"] or usual, most)
         query = make_query(
             arguments["query"],
             self._config.search,
-            limit=min(arguments["limit"] or usual, most),
+            limit=limit,
             offset=arguments["offset"],
             per_document=min(arguments["per_document"], MOST_RESULTS),
             collections=names,
@@ -305,7 +309,7 @@ class Tools:
             mode=arguments["mode"],
             sort=arguments["sort"],
             content=arguments["content"] or "section",
-            max_tokens=min(arguments["max_tokens"], self._budget) - HEADER_TOKENS * min(arguments["limit"], 5),
+            max_tokens=min(arguments["max_tokens"], self._budget) - HEADER_TOKENS * min(limit, COMPETING),
             clean_only=arguments["clean_only"],
             **_conditions(arguments),
         )
