@@ -38,6 +38,7 @@ RESULT_FIELDS = [
     "preview_line",
     "index_status",
     "is_dirty",
+    "windows",
 ]
 
 
@@ -83,7 +84,7 @@ def test_an_exact_search_prints_lines_as_grep_does(annai: Annai, write: Write) -
     assert part.stderr.startswith("2 of 4 lines in ")
     told = json.loads(annai("search", "--mode", "exact", "8080", "--json", "--path", "b").stdout)
     assert (told["total"], told["confident"]) == (2, True)
-    assert list(told["results"][0]) == RESULT_FIELDS
+    assert [*told["results"][0], "windows"] == RESULT_FIELDS
     assert [(each["file"], each["start_line"], each["content"]) for each in told["results"]] == [
         ("b/c.md", 1, "8080"),
         ("b/c.md", 3, "    x = 8080;"),

@@ -28,9 +28,10 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
     results = []
     for hit in answer.results:
         values = asdict(hit)
-        if not hit.more:
-            del values["more"]
-        for each in (values, *values["windows"], *values.get("more", ())):
+        for name in ("windows", "more"):
+            if not values[name]:
+                del values[name]
+        for each in (values, *values.get("windows", ()), *values.get("more", ())):
             if not each["page"]:
                 del each["page"]
         values["created"] = hit.created or None
