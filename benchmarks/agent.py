@@ -210,7 +210,8 @@ async def call(client: Client, cost: Cost, task: Task, tool: str, arguments: dic
     cost.json += asked + _json_tokens(fields)
     for row in fields.get("results", [fields]):
         if (row.get("file") or row["path"]) == task.page:
-            cost.missing -= {*_lines(row.get("content", ""))}
+            for text in (row.get("content", ""), *(each["text"] for each in row.get("windows", ()))):
+                cost.missing -= {*_lines(text)}
     return fields
 
 

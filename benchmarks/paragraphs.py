@@ -24,6 +24,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
@@ -120,7 +121,10 @@ def main() -> None:
             rows = {name: collect_all(folder, name, workspace, known[name], judge) for name in SETS}
             for name in SETS:
                 weights[name] = fit([each for other in SETS if other != name for each in rows[other]])
-            print("weights:", {name: round(value, 2) for name, value in fit(sum(rows.values(), [])).items()})
+            print(
+                "weights:",
+                {name: round(value, 2) for name, value in fit([*chain.from_iterable(rows.values())]).items()},
+            )
         scores = {}
         for name in SETS:
             with open_indexed(folder, name, workspace / name) as engine:
@@ -131,8 +135,8 @@ def main() -> None:
 def load_judge() -> ModuleType:
     """`paragraphs.py` of the evaluation sets: it says which paragraphs answer, and counts tokens."""
     spec = importlib.util.spec_from_file_location("judge", eval_folder() / "paragraphs.py")
-    assert spec
-    assert spec.loader
+    if not spec or not spec.loader:
+        sys.exit(f"There is no paragraphs.py in {eval_folder()}.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -167,11 +171,13 @@ def print_scores(scores: Mapping[str, Score]) -> None:
     print(f"| tokens | {' | '.join(scores)} | all | tokens shown |\n|---|{'---|' * (len(scores) + 2)}")
     for size in SIZES:
         shown = [each.shown[size] for each in scores.values()]
-        cells = [f"{np.mean(each):.3f}" for each in (*shown, sum(shown, []))]
-        tokens = np.mean(sum((each.tokens[size] for each in scores.values()), []))
+        cells = [f"{np.mean(each):.3f}" for each in (*shown, [*chain.from_iterable(shown)])]
+        tokens = np.mean([*chain.from_iterable(each.tokens[size] for each in scores.values())])
         print(f"| {size:,} | {' | '.join(cells)} | {tokens:,.0f} |")
     print(
-        "\n| set | questions | right page first | preview holds the paragraph | of the right firsts |\n|---|---|---|---|---|"
+        "\n| set | questions | right page first | preview holds the paragraph | of the right firsts |\n"
+        + "|---" * 5
+        + "|"
     )
     for name, each in scores.items():
         print(
@@ -274,7 +280,7 @@ def fit(rows: Sequence[Rows]) -> dict[str, float]:
 
 
 def blank_headings(tree: Path, blanked: Path, workspace: Path, left_out: set[str], judge: ModuleType) -> list[Question]:
-    """A copy of a tree without one heading of each page, and these headings as questions, in both languages if known."""
+    """A copy of a tree without one heading of each page, and these as questions, in both languages if known."""
     questions = []
     others = [workspace / name / "tree" for name in SETS if workspace / name / "tree" != tree]
     for file in sorted(tree.rglob("*")):
