@@ -199,7 +199,7 @@ def test_nothing_that_is_asked_for_can_be_taken_for_annais_own_words(clone: Anna
 
 
 def test_what_is_dangerous_comes_last_and_is_counted(clone: Annai) -> None:
-    dull = "".join(f'[collections.c{number}.embedding]\nmodel = "{"y" * 9999}{number}"\n' for number in range(300))
+    dull = "".join(f'[collections.c{number}.embedding]\nmodel = "{"y" * 2999}{number}"\n' for number in range(300))
     (clone.folder / "annai.toml").write_text(
         '[embedding]\ntrust_remote_code = true\nbase_url = "http://h"\n[server]\nopen_metrics = true\n'
         '[logging]\nfile = "x"\n' + dull

@@ -232,7 +232,7 @@ def test_a_search_goes_on_where_the_last_one_ended(agent: Agent) -> None:
     assert first.structured_content["next_offset"] == 4
     assert text(first).endswith("Note: More results: `offset` 4.")
     second = agent.call("search", query="配達", limit=8, offset=4)
-    assert text(second).startswith("Results 5–12 of 16\n\n### 5. ")
+    assert text(second).startswith("Results 5–12 of 17\n\n### 5. ")
     seen = [row["path"] for each in (first, second) for row in each.structured_content["results"]]
     assert len({*seen}) == 12
     beyond = agent.call("search", query="配達", offset=500)
