@@ -537,7 +537,7 @@ class Chaos:
         self.ended[f"{name}: {'killed' if ended.was_killed else f'exit {code}'}"] += 1
         if "Traceback" in said or "unexpected error" in said:
             self.faults.append(f"`annai {name}`: {failure(said)}")
-        elif code not in (0, 1, -signal.SIGTERM) and not ended.was_killed:
+        elif code not in (0, 1, 2, -signal.SIGTERM) and not ended.was_killed:
             self.faults.append(f"`annai {ended.name}` ended with {code}: {last_line(said)}")
         elif code == 0 and name == "search":
             try:
@@ -546,7 +546,7 @@ class Chaos:
                 self.faults.append(f"`annai {ended.name}` did not answer in JSON: {error}")
         if code == 0 and name == "import" and self.chance.random() < 0.5:
             self.keep_index()
-        if code == 1 and said and name != "server":
+        if code in (1, 2) and said and name != "server":
             self.ended[f"  {name} said: {shortened(last_line(said), self.tree)}"] += 1
 
     def _running(self) -> list[Running]:
