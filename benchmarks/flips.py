@@ -192,7 +192,7 @@ def prepare(folder: Path) -> None:
     for name, size in (("engineering", "512"), ("handbook", "600")):
         done("collection", "add", name, "-s", name, "-d", f"The {name} of the company", "--keep-root")
         done("import", "-c", name, "--chunk-size", size)
-    done("search", "refresh token")
+    done("search", QUESTIONS[0])
     state = locate(Path.cwd())
     # While somebody reads an older state, what is written stays in the log.
     reader = database.Database(state / "index.sqlite")
@@ -201,7 +201,7 @@ def prepare(folder: Path) -> None:
     for file in sorted(Path("handbook").iterdir()):
         file.write_text(file.read_text(encoding="utf-8") + "\nThe last line.\n", encoding="utf-8")
     done("collection", "update", "handbook", "-d", "What everybody should know")
-    done("search", "refresh token")
+    done("search", QUESTIONS[0])
     shutil.copytree(state, folder / "with log")
     reader.close()
     done("store", "vacuum")
