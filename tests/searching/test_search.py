@@ -337,6 +337,13 @@ def test_a_result_that_holds_every_word_is_a_match(engine: Engine, write: Write)
     assert not engine.search("apples oranges melons cherries").confident
 
 
+def test_what_joins_words_in_japanese_is_no_word_that_a_match_must_hold(engine: Engine, write: Write) -> None:
+    write("経費精算.md", "# 経費\n\n出張の経費は月末までに申請します。\n\n## 上限\n\n宿泊は一泊一万二千円までです。\n")
+    engine.refresh()
+    assert engine.search("宿泊の上限").confident
+    assert not engine.search("会議の上限").confident
+
+
 @pytest.mark.parametrize("mode", ["hybrid", "vector", "keyword"])
 def test_what_scores_alike_comes_by_path_however_it_was_indexed(engine: Engine, write: Write, mode: Mode) -> None:
     names = ["c.md", "a.md", "b.md"]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from annai.answers import Content, Hit, OtherSection, Window
 from annai.asking.meant import Meant
+from annai.definitions import lazy_pattern
 from annai.files.pages import page_at
 from annai.searching.confidence import MIN_GATE
 from annai.searching.passages import DocumentCache, ScoredPassage
@@ -20,6 +21,8 @@ from annai.text.metadata import document_times
 from annai.text.tokens import query_words, words
 from annai.timer import timer
 from annai.types import Document, Section, StoredSection, section_id
+
+_HIRAGANA = lazy_pattern(r"[\u3041-\u309f]")
 
 MAX_MORE = 3
 """Other sections of a document that are named with its best one."""
@@ -120,7 +123,9 @@ def group_by_document(matches: Sequence[SectionMatch], per_document: int) -> lis
 
 def credit_words(documents: DocumentCache, results: Sequence[Result], text: str) -> list[Result]:
     """The results, where one that holds every word of a question is a match, however unsure it is by other measures."""
-    asked = _content_words(text) or {*query_words(text)}
+    content = _content_words(text)
+    # Pairs of characters of Japanese with hiragana in them are where words meet: 泊の and の上 in 宿泊の上限.
+    asked = {word for word in content if not _HIRAGANA.search(word)} or content or {*query_words(text)}
     doubtful = [each for each in results[:MAX_CREDITED] if each.match.passage.gate < MIN_GATE]
     if not asked or len(doubtful) < len(results[:MAX_CREDITED]):
         return [*results]
