@@ -215,29 +215,30 @@ def collect(engine: Engine, questions: Sequence[Question], weight: float) -> lis
         with captured() as calls:
             engine.search(question.text, refresh=False)
         for pages, places, values in calls:
-            is_right = np.array([_begins_in(question, pages, place) for place in places], float)
+            is_right = _is_right(question, pages, places)
             if is_right.any():
                 found.append(Rows(np.asarray(values, float), is_right / is_right.sum(), weight))
     return found
 
 
-def _begins_in(question: Question, pages: Sequence[windows.Page], place: windows.Place) -> bool:
-    document = pages[place.page].document
-    if document.path != question.path:
-        return False
-    lines = document.text.split("\n")
-    start = sum(len(line) + 1 for line in lines[: question.line - 1])
-    start += len(document.text[start:]) - len(document.text[start:].lstrip())
-    return place.window.start <= start - place.section.start < place.window.end
+def _is_right(question: Question, pages: Sequence[windows.Page], places: windows.Places) -> Floats:
+    """1 for the windows in which the paragraph begins."""
+    page = next((number for number, each in enumerate(pages) if each.document.path == question.path), -1)
+    if page < 0:
+        return np.zeros(len(places.page))
+    text = pages[page].document.text
+    start = sum(len(line) + 1 for line in text.split("\n")[: question.line - 1])
+    start += len(text[start:]) - len(text[start:].lstrip())
+    return ((places.page == page) & (places.start <= start) & (start < places.end)).astype(float)
 
 
 @contextmanager
-def captured() -> Iterator[list[tuple[Sequence[windows.Page], Sequence[windows.Place], Floats]]]:
+def captured() -> Iterator[list[tuple[Sequence[windows.Page], windows.Places, Floats]]]:
     """What the windows of the searches within the block are rated by."""
     calls = []
     compute = windows.features
 
-    def keep(question: str, pages: Sequence[windows.Page], places: Sequence[windows.Place]) -> object:
+    def keep(question: str, pages: Sequence[windows.Page], places: windows.Places) -> object:
         values = compute(question, pages, places)
         if values is not None:
             calls.append((pages, places, values))

@@ -1,7 +1,7 @@
 """What does a text mean to the bundled model? The sum of its subwords' vectors, at megabytes a second."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -84,6 +84,12 @@ class StaticEmbedder(AdditiveEmbedder):
         """The numbers of the text's subwords, its tokens, in its order."""
         blocks = [*self._model.subwords.encode_blocks(text)]
         return (blocks[0] if len(blocks) == 1 else np.concatenate(blocks)).astype(np.uint16)
+
+    def tokens_of_each(self, texts: Iterable[str]) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+        """The tokens of short texts, one text after another, and how many each has."""
+        packed = self._model.subwords.encode_each(texts)
+        counts = np.array([len(each) for each in packed], np.int64) // np.dtype(np.uint32).itemsize
+        return np.frombuffer(b"".join(packed), np.uint32).astype(np.uint16), counts
 
     def piece(self, token_id: int) -> str:
         """The text of a token."""

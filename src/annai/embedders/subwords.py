@@ -6,7 +6,7 @@ Units are short and repeat, so most of a text is looked up, not computed. No pie
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, overload
 
@@ -131,6 +131,10 @@ class Subwords:
         """As `encode`, some ids at a time, so that memory stays bounded for a text of any length."""
         for block in _blocks(normalise(text)):
             yield np.frombuffer(b"".join(map(self._cache.__getitem__, _runs(block))), np.uint32)
+
+    def encode_each(self, texts: Iterable[str]) -> list[bytes]:
+        """The ids of each of many short texts, packed as four bytes each: without what a long text needs."""
+        return [b"".join(map(self._cache.__getitem__, _runs(normalise(text)))) for text in texts]
 
     def encode_unit(self, unit: str) -> tuple[int, ...]:
         """The ids of the pieces that make up the unit with the best sum of scores.

@@ -3,9 +3,9 @@
 The index keeps the tokens of every passage (`embedders.packing`), so that a search reads no text for this.
 """
 
+import threading
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,8 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
     tokens = _PassageTokens(packed)
     if not len(query_tokens) or not len(tokens.distinct):
         return None
-    similarity, lengths = embedder.token_cosines(tokens.distinct, asked.directions)
+    rows, cosines, lengths = asked.compare(tokens.distinct)
+    similarity, lengths = cosines.take(rows, axis=0), lengths[rows]
     # Two steps take a quarter of the time of np.clip.
     np.maximum(similarity, 0, out=similarity)
     np.minimum(similarity, 1, out=similarity)
@@ -187,25 +188,46 @@ def rarity(held: Integers, count: int) -> Floats:
     return np.asarray(np.sqrt(np.log1p((count - held + 0.5) / (held + 0.5))), np.float32)
 
 
-class QuestionTokens(NamedTuple):
+class QuestionTokens:
     """The different tokens of a question: those with the longest vectors, which say most."""
 
-    ids: Integers
-    directions: Floats
-    """Their vectors, of length 1."""
-    lengths: Floats
+    def __init__(self, model: StaticEmbedder, question: str) -> None:
+        # Not np.unique: its first call imports a module, which takes longer than all of this.
+        ids = np.array(sorted({*model.token_ids(question).tolist()}), np.uint16)
+        vectors = model.token_vectors(ids)
+        lengths = vector_lengths(vectors)
+        heaviest = np.argsort(-lengths, kind="stable")[:MAX_QUERY_TOKENS]
+        self._model = model
+        self.ids: Integers = ids[heaviest].astype(np.int64)
+        self.lengths: Floats = lengths[heaviest]
+        self.directions: Floats = vectors[heaviest] / self.lengths[:, None]
+        """Their vectors, of length 1."""
+        # Passages, windows and sentences of one search have mostly the same tokens; row 0 is of none.
+        self._rows = np.zeros(_TOKEN_ID_LIMIT, np.uint16)
+        self._cosines = np.zeros((1, len(self.ids)), np.float32)
+        self._lengths = np.zeros(1, np.float32)
+        self._lock = threading.Lock()
+
+    def compare(self, ids: NDArray[np.integer]) -> tuple[NDArray[np.uint16], Floats, Floats]:
+        """The row of each of some tokens in a table of all that were compared: its cosines, and its length."""
+        with self._lock:
+            rows = self._rows[ids]
+            if not rows.all():
+                is_new = np.zeros(_TOKEN_ID_LIMIT, bool)
+                is_new[ids[rows == 0]] = True
+                new = np.flatnonzero(is_new)
+                cosines, lengths = self._model.token_cosines(new, self.directions)
+                self._rows[new] = np.arange(len(self._lengths), len(self._lengths) + len(new))
+                self._cosines = np.concatenate([self._cosines, cosines])
+                self._lengths = np.concatenate([self._lengths, lengths])
+                rows = self._rows[ids]
+            return rows, self._cosines, self._lengths
 
 
-@lru_cache(maxsize=16)  # every step of a search asks for those of its question
+@lru_cache(maxsize=8)  # every step of a search asks for those of its question
 def question_tokens(model: StaticEmbedder, question: str) -> QuestionTokens:
     """The tokens of a question."""
-    # Not np.unique: its first call imports a module, which takes longer than all of this.
-    ids = np.array(sorted({*model.token_ids(question).tolist()}), np.uint16)
-    vectors = model.token_vectors(ids)
-    lengths = vector_lengths(vectors)
-    heaviest = np.argsort(-lengths, kind="stable")[:MAX_QUERY_TOKENS]
-    lengths = lengths[heaviest]
-    return QuestionTokens(ids[heaviest].astype(np.int64), vectors[heaviest] / lengths[:, None], lengths)
+    return QuestionTokens(model, question)
 
 
 def _word_weights(embedder: StaticEmbedder, token_ids: Integers) -> Floats:

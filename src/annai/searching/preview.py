@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
 
 import numpy as np
 
@@ -58,12 +57,11 @@ def _best_start(question: str, sentences: Sequence[Sentence], count: int, lines:
     factors = np.array([each.factor for each in sentences[:count]])
     if count == 1 or not len(asked.ids):
         return int(np.argmax(factors))
-    model = token_model()
-    tokens = [model.token_ids(each.text) for each in sentences]
-    cosines, _ = model.token_cosines(np.concatenate(tokens), asked.directions)
+    tokens, counts = token_model().tokens_of_each(each.text for each in sentences)
+    rows, cosines, _ = asked.compare(tokens)
     # A row of zeros at the end, for what has no tokens there.
-    near = np.concatenate([np.maximum(cosines, 0) ** 2, np.zeros_like(cosines, shape=(1, len(asked.ids)))])
-    own = np.maximum.reduceat(near, [0, *accumulate(map(len, tokens[:-1]))])
+    near = np.maximum(cosines.take(np.append(rows, 0), axis=0), 0) ** 2
+    own = np.maximum.reduceat(near, counts.cumsum() - counts)
     shown = [own[row : row + more].max(axis=0) for row, more in enumerate(_followers(sentences, lines)[:count])]
     scores = (own[:count] + shown) @ asked.lengths**2 * factors
     return int(np.argmax(scores >= NEARLY * scores.max()))

@@ -7,20 +7,21 @@ windows this one answers (`benchmarks/paragraphs.py` fits and judges them; docs/
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annai.embedders.static import token_model
 from annai.searching.closeness import question_tokens, rarity
-from annai.splitters.windows import MAX_BLOCK_BYTES, CutWindow, count_bytes, cut_windows
+from annai.splitters.windows import MAX_BLOCK_BYTES, count_bytes, cut_windows
 from annai.text.fields import meaningful_path
 from annai.text.readable import readable
 from annai.types import Document, Format, Section
 
 Floats = NDArray[np.floating]
+Integers = NDArray[np.int64]
 
 WEIGHTS: Mapping[str, float] = {
     "text": 0.55,  # how close its text is, token by token, the rare ones counting most; among all windows, standardised
@@ -75,21 +76,16 @@ class RatedWindow(NamedTuple):
 
 def rate_windows(question: str, pages: Sequence[Page]) -> list[list[RatedWindow]]:
     """The windows of each page, in order."""
-    places = [
-        Place(number, section, window, tokens)
-        for number, page in enumerate(pages)
-        for section in page.sections
-        for window, tokens in _read(page.document.text[section.start : section.end], page.document.format)
-    ]
+    places = find_places(pages)
     rated: list[list[RatedWindow]] = [[] for _ in pages]
     values = features(question, pages, places)
     if values is None:
-        ratings = [-float(index) for index in range(len(places))]
+        ratings = -np.arange(len(places.page), dtype=np.float32)
     else:
-        ratings = (values @ np.array([*WEIGHTS.values()], np.float32)).tolist()
-    for place, rating in zip(places, ratings, strict=True):
-        start, end, heading_start = (place.section.start + each for each in place.window[:3])
-        rated[place.page].append(RatedWindow(place.section, start, end, heading_start, rating))
+        ratings = values @ np.array([*WEIGHTS.values()], np.float32)
+    columns = (places.page, places.owner, places.start, places.end, places.heading_start, ratings)
+    for page, owner, *window in zip(*(each.tolist() for each in columns), strict=True):
+        rated[page].append(RatedWindow(places.headings[owner].section, *window))
     return rated
 
 
@@ -127,91 +123,164 @@ def _about_tokens(text: str) -> float:
     return (len(text) - others) / 4 + 0.9 * others
 
 
-class Place(NamedTuple):
-    """A window and where it is; its positions count from the start of its section."""
+class Heading(NamedTuple):
+    """Under which windows stand: of a section, or in it."""
 
-    page: int
+    document: Document
     section: Section
-    window: CutWindow
+    text: str
+
+
+class Places(NamedTuple):
+    """The windows of all pages, in order: what is known of them, in arrays; positions in their document."""
+
+    headings: Sequence[Heading]
+    owner: Integers
+    """The number of the heading that each stands under."""
+    page: Integers
+    start: Integers
+    end: Integers
+    heading_start: Integers
+    bytes: Integers
+    lists: Floats
+    """How much of it is items of lists."""
+    code: Floats
     tokens: NDArray[np.uint16]
+    """Those of all windows, one after another."""
+    counts: Integers
+    """How many of them each has."""
+
+
+class _Cut(NamedTuple):
+    """The same of one section; arrays, since Python looks for garbage among thousands of kept objects."""
+
+    headings: Sequence[str]
+    owner: Integers
+    numbers: Integers
+    """A row each for the start, the end and the start of the heading, counted from the section's start; the bytes."""
+    shares: Floats
+    """A row each for items of lists, and code."""
+    tokens: NDArray[np.uint16]
+    counts: Integers
+
+
+def find_places(pages: Sequence[Page]) -> Places:
+    """The windows of the pages' sections, with the tokens of what readers read of them."""
+    headings: list[Heading] = []
+    cuts, sizes, first_heading, section_start, page_of = [], [], [], [], []
+    for number, page in enumerate(pages):
+        for section in page.sections:
+            cut = _read(page.document.text[section.start : section.end], page.document.format)
+            cuts.append(cut)
+            sizes.append(len(cut.counts))
+            first_heading.append(len(headings))
+            section_start.append(section.start)
+            page_of.append(number)
+            headings += [Heading(page.document, section, each) for each in cut.headings]
+    of = np.repeat(np.arange(len(cuts)), sizes)
+    start, end, heading_start, length = _joined([each.numbers for each in cuts], (4, 0), np.int64)
+    lists, code = _joined([each.shares for each in cuts], (2, 0), np.float32)
+    offset = np.array(section_start, np.int64)[of]
+    return Places(
+        headings,
+        owner=_joined([each.owner for each in cuts], 0, np.int64) + np.array(first_heading, np.int64)[of],
+        page=np.array(page_of, np.int64)[of],
+        start=start + offset,
+        end=end + offset,
+        heading_start=heading_start + offset,
+        bytes=length,
+        lists=lists,
+        code=code,
+        tokens=_joined([each.tokens for each in cuts], 0, np.uint16),
+        counts=_joined([each.counts for each in cuts], 0, np.int64),
+    )
+
+
+def _joined(parts: Sequence[NDArray[Any]], shape: int | tuple[int, int], kind: type[np.generic]) -> NDArray[Any]:
+    """The columns of several arrays; of this shape if there are none."""
+    return np.concatenate([np.zeros(shape, kind), *parts], axis=-1)
 
 
 @lru_cache(maxsize=KNOWN_SECTIONS)
-def _read(text: str, text_format: Format) -> list[tuple[CutWindow, NDArray[np.uint16]]]:
-    """A section's windows, each with the tokens of what readers read of it; without those that have none."""
+def _read(text: str, text_format: Format) -> _Cut:
+    """A section's windows; without those that have no tokens."""
     shown = readable(text, text_format)
-    tokens = ((each, token_model().token_ids(shown[each.start : each.end])) for each in cut_windows(text, text_format))
-    return [(window, ids) for window, ids in tokens if len(ids)]
+    windows = cut_windows(text, text_format)
+    tokens, counts = token_model().tokens_of_each(shown[each.start : each.end] for each in windows)
+    windows = [window for window, count in zip(windows, counts.tolist(), strict=True) if count]
+    headings = {heading: number for number, heading in enumerate(dict.fromkeys(each.heading for each in windows))}
+    numbers = [(each.start, each.end, each.heading_start, each.bytes) for each in windows]
+    shares = [(each.shares.get("list", 0.0), each.shares.get("code", 0.0)) for each in windows]
+    return _Cut(
+        (*headings,),
+        np.array([headings[each.heading] for each in windows], np.int64),
+        np.array(numbers, np.int64).reshape(-1, 4).T,
+        np.array(shares, np.float32).reshape(-1, 2).T,
+        tokens,
+        counts[counts > 0],
+    )
 
 
-def features(question: str, pages: Sequence[Page], places: Sequence[Place]) -> Floats | None:
+def features(question: str, pages: Sequence[Page], places: Places) -> Floats | None:
     """What `WEIGHTS` are for, a row for each window; None if nothing can be compared."""
-    if not places or (close := _closeness(question, pages, places)) is None:
+    if not len(places.page) or (close := _closeness(question, places)) is None:
         return None
     values = close | _circumstances(pages, places)
     return np.column_stack([values[name] for name in WEIGHTS]).astype(np.float32)
 
 
-def _closeness(question: str, pages: Sequence[Page], places: Sequence[Place]) -> dict[str, Floats] | None:
+def _closeness(question: str, places: Places) -> dict[str, Floats] | None:
     """How close each window is to the question, token by token."""
-    model, asked = token_model(), question_tokens(token_model(), question)
+    asked = question_tokens(token_model(), question)
     if not len(asked.ids):
         return None
-    # The texts of all windows, then the different labels, then the different headings.
-    labels, headings = dict[tuple[str, ...], int](), dict[str, int]()
-    label_of, heading_of = [], []
-    for place in places:
-        document, heading = pages[place.page].document, place.window.heading
-        key = (document.title, meaningful_path(document.path), *place.section.heading_path, heading)
-        label_of.append(labels.setdefault(key, len(labels)))
-        heading_of.append(headings.setdefault(heading or place.section.heading, len(headings)))
-    texts = [place.tokens for place in places]
-    texts += map(_label_tokens, (*map("\n".join, labels), *headings))
-    starts = [0, *accumulate(map(len, texts[:-1]))]
-    tokens = np.concatenate(texts)
-    is_present = np.zeros(1 << 16, bool)
-    is_present[tokens] = True
-    distinct = np.flatnonzero(is_present)
-    index_of = np.empty(1 << 16, np.int64)
-    index_of[distinct] = np.arange(len(distinct))
-    rows = index_of[tokens]
-    cosines, lengths = model.token_cosines(distinct, asked.directions)
+    # The texts of all windows, then the labels of all headings, then the headings.
+    labels = ["\n".join(_labels(each)) for each in places.headings]
+    label_tokens, label_counts = token_model().tokens_of_each(
+        chain(labels, (each.text or each.section.heading for each in places.headings))
+    )
+    counts = np.concatenate([places.counts, label_counts])
+    starts, is_empty = counts.cumsum() - counts, counts == 0
+    rows, cosines, lengths = asked.compare(np.concatenate([places.tokens, label_tokens]))
+    rows = np.append(rows, 0)  # the last heading may have no tokens
     similarity = cosines.clip(0, 1)
     best = np.maximum.reduceat(similarity.take(rows, axis=0), starts)
-    first, second = len(places), len(places) + len(labels)
-    text, label, heading_rows = best[:first], best[first:second][label_of], best[second:][heading_of]
+    best[is_empty] = 0
+    first, second = len(places.page), len(places.page) + len(labels)
+    text, label, heading = best[:first], best[first:second][places.owner], best[second:][places.owner]
     weights = asked.lengths * rarity((text > SAME).sum(axis=0), first)
     weights /= max(float(weights.sum()), 1e-9)
     own_weights = asked.lengths**2 / max(float((asked.lengths**2).sum()), 1e-9)
     squares = lengths**2
-    per_token = (lengths * (cosines @ asked.lengths), squares, squares * similarity.max(axis=1))
-    toward, square, covered = (np.add.reduceat(each[rows], starts) for each in per_token)
+    per_token = np.stack([lengths * (cosines @ asked.lengths), squares, squares * similarity.max(axis=1)])
+    toward, square, covered = np.add.reduceat(per_token.take(rows, axis=1), starts, axis=1)
+    square[is_empty], covered[is_empty] = 1, 0
     own = text @ weights
     own = (own - own.mean()) / max(float(own.std()), 1e-6)
     both = np.maximum(text, label)
     question_length = max(float(np.linalg.norm(asked.lengths @ asked.directions)), 1e-9)
-    is_next = np.array([_is_followed(*each) for each in pairwise(places)], bool)
+    is_next = places.owner[1:] == places.owner[:-1]
     return {
         "text": own,
         "close": both @ weights,
         "cover": both @ own_weights,
         "along": (toward / np.sqrt(square) / question_length)[:first],
         "next": np.append(np.where(is_next, own[1:], 0), 0),
-        "about": np.minimum(heading_rows @ own_weights, (covered / square)[second:][heading_of]),
+        "about": np.minimum(heading @ own_weights, (covered / square)[second:][places.owner]),
     }
 
 
-def _is_followed(place: Place, after: Place) -> bool:
-    """Whether the second window stands under the same heading as the first."""
-    return place.section is after.section and place.window.heading == after.window.heading
+def _labels(heading: Heading) -> tuple[str, ...]:
+    """What is said of a window besides its text."""
+    document = heading.document
+    return document.title, meaningful_path(document.path), *heading.section.heading_path, heading.text
 
 
-def _circumstances(pages: Sequence[Page], places: Sequence[Place]) -> dict[str, Floats]:
+def _circumstances(pages: Sequence[Page], places: Places) -> dict[str, Floats]:
     """What the search knew of each window's place, and what kind of text it is."""
-    page_of = np.array([place.page for place in places])
-    section_start = np.array([place.section.start for place in places])
-    begin, end = (section_start + np.array([place.window[edge] for place in places]) for edge in (0, 1))
-    passage, is_first = np.zeros(len(places)), np.zeros(len(places))
+    page_of, begin, end = places.page, places.start, places.end
+    section_start = np.array([each.section.start for each in places.headings])[places.owner]
+    passage, is_first = np.zeros(len(page_of)), np.zeros(len(page_of))
     for number, page in enumerate(pages):
         first, last, score = np.array(page.passages, np.float64).T
         here = np.flatnonzero(page_of == number)
@@ -222,21 +291,16 @@ def _circumstances(pages: Sequence[Page], places: Sequence[Place]) -> dict[str, 
     page_scores = np.array([max(score for *_, score in page.passages) for page in pages])
     best = max(float(page_scores.max()), 1e-9)
     lengths = np.array([max(len(page.document.text), 1) for page in pages])
-    is_opening = [pages[place.page].is_asked_for and place.section.number[:1] in ((), (0,)) for place in places]
+    may_open = np.array([page.is_asked_for for page in pages])
+    is_top = np.array([each.section.number[:1] in ((), (0,)) for each in places.headings])
+    is_opening = np.append(True, page_of[1:] != page_of[:-1]) & is_top[places.owner] & may_open[page_of]
     return {
         "passage": passage / best,
         "page": page_scores[page_of] / best,
         "section": is_first,
-        "opening": np.append(True, page_of[1:] != page_of[:-1]) & is_opening,
-        "size": np.log(np.minimum([place.window.bytes for place in places], MAX_BLOCK_BYTES)),
+        "opening": is_opening,
+        "size": np.log(np.minimum(places.bytes, MAX_BLOCK_BYTES)),
         "early": begin / lengths[page_of],
-        "list": np.array([place.window.shares.get("list", 0.0) for place in places]),
-        "code": np.array([place.window.shares.get("code", 0.0) for place in places]),
+        "list": places.lists,
+        "code": places.code,
     }
-
-
-@lru_cache(maxsize=KNOWN_SECTIONS)
-def _label_tokens(text: str) -> NDArray[np.uint16]:
-    """The tokens of a label, at least one."""
-    ids = token_model().token_ids(text)
-    return ids if len(ids) else np.zeros(1, np.uint16)
