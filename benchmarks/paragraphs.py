@@ -229,11 +229,11 @@ def _is_right(question: Question, pages: Sequence[windows.Page], places: windows
     text = pages[page].document.text
     start = sum(len(line) + 1 for line in text.split("\n")[: question.line - 1])
     start += len(text[start:]) - len(text[start:].lstrip())
-    return ((places.page == page) & (places.start <= start) & (start < places.end)).astype(float)
+    return np.asarray((places.page == page) & (places.start <= start) & (start < places.end), np.float64)
 
 
 @contextmanager
-def captured() -> Iterator[list[tuple[Sequence[windows.Page], windows.Places, Floats]]]:
+def captured() -> Iterator[list[tuple[Sequence[windows.Page], windows.Places, windows.Floats]]]:
     """What the windows of the searches within the block are rated by."""
     calls = []
     compute = windows.features

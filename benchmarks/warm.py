@@ -22,11 +22,13 @@ ROOT = Path(__file__).parents[1]
 WARMING_QUERIES = 200
 
 ASKED = """
-import sys, time
+import gc, sys, time
 from pathlib import Path
+from annai.__main__ import COLLECT_AFTER
 from annai.config import load_config, override
 from annai.engine import Engine
 tree, index = sys.argv[1:]
+gc.set_threshold(COLLECT_AFTER)
 config = override(load_config(docs_dir=Path(tree)), "database", path=index)
 with Engine(override(config, "files", respect_gitignore=False, exclude=())) as engine:
     engine.refresh()
@@ -36,7 +38,7 @@ with Engine(override(config, "files", respect_gitignore=False, exclude=())) as e
         engine.search(line.strip(), refresh=False)
         print(time.process_time() - start, flush=True)
 """
-"""Runs with the code of a checkout: reads questions, and writes the seconds that each took."""
+"""Runs with the code of a checkout, set up as the program is: reads questions, and writes the seconds each took."""
 
 
 def main() -> None:

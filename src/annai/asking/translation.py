@@ -3,7 +3,8 @@
 A document in another script than the question's holds few of its words, so that a search by words does not find it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -38,7 +39,8 @@ def translate_words(text: str, *, is_cjk_text: bool) -> dict[str, float]:
     return found
 
 
-def _translated(run: str) -> dict[str, float]:
+@lru_cache(maxsize=1024)  # people ask about the same things again
+def _translated(run: str) -> Mapping[str, float]:
     """The translations of a run of letters; those of one token share its weight, the length of its vector."""
     model = token_model()
     tokens = [token for token in dict.fromkeys(model.token_ids(run).tolist()) if not _says_little(model.piece(token))]

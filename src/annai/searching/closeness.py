@@ -213,9 +213,8 @@ class QuestionTokens:
         with self._lock:
             rows = self._rows[ids]
             if not rows.all():
-                is_new = np.zeros(_TOKEN_ID_LIMIT, bool)
-                is_new[ids[rows == 0]] = True
-                new = np.flatnonzero(is_new)
+                new = np.sort(ids[rows == 0])
+                new = new[np.append(True, new[1:] != new[:-1])]
                 cosines, lengths = self._model.token_cosines(new, self.directions)
                 self._rows[new] = np.arange(len(self._lengths), len(self._lengths) + len(new))
                 self._cosines = np.concatenate([self._cosines, cosines])

@@ -71,10 +71,12 @@ class Result(NamedTuple):
         return self._replace(match=self.match._replace(passage=self.match.passage._replace(gate=gate)))
 
     def showing(self, match: SectionMatch) -> "Result":
-        """The same document, as sure as before, shown by another section."""
+        """The same document, as sure as before, shown by one of its matches."""
+        if match is self.match:
+            return self
         sure = self.match.passage
         passage = match.passage._replace(gate=sure.gate, likelihood=sure.likelihood)
-        others = [each for each in (self.match, *self.others) if each.id != match.id]
+        others = [each for each in (self.match, *self.others) if each is not match]
         return Result(match._replace(passage=passage), others)
 
 

@@ -55,6 +55,8 @@ def find_sentences(document: Document, section: Section, passage: Section) -> li
 def _open_fence(text: str, start: int, end: int) -> str:
     """The marks of the code fence that is open at a position; no code is open where the section begins."""
     fence = ""
+    if max(text.find("```", start, end), text.find("~~~", start, end)) < 0:
+        return fence  # as on most pages, in a tenth of the time
     for match in _ANY_FENCE.finditer(text, start, end):
         if not fence:
             fence = match[1]
