@@ -47,8 +47,9 @@ PLACE_TOKENS = 20
 SAME = 0.999
 """Tokens whose cosine is higher are the same."""
 
-KNOWN_SECTIONS = 4_000
-"""Sections whose windows and tokens are kept: people and agents ask about the same pages again. A few megabytes."""
+KNOWN_SECTIONS = 1_000
+"""Sections whose windows and tokens are kept, with their texts: 3 to 5 MB. Of the sections that 680 different questions
+read, these were 30%; four times as many would be 36%."""
 
 
 class Page(NamedTuple):
