@@ -4,7 +4,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +175,15 @@ def test_threads_that_begin_together_cut_words_alike(monkeypatch: pytest.MonkeyP
             assert [*threads.map(open_model(BUNDLED).subwords.encode, texts)] == expected
     finally:
         sys.setswitchinterval(switch_seconds)
+
+
+@given(st.lists(st.text()))
+def test_several_texts_have_the_tokens_that_each_has(texts: list[str]) -> None:
+    embedder = StaticEmbedder(1)
+    tokens, counts = embedder.tokens_of_each(texts)
+    each = [embedder.token_ids(text).tolist() for text in texts]
+    assert counts.tolist() == [*map(len, each)]
+    assert tokens.tolist() == [*chain.from_iterable(each)]
 
 
 def test_a_long_text_is_encoded_in_blocks_with_the_same_ids() -> None:

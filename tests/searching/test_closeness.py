@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annai.embedders.packing import MAX_BODY_TOKENS, pack_tokens
-from annai.embedders.static import StaticEmbedder
-from annai.searching.closeness import Closeness, closeness
+from annai.embedders.static import StaticEmbedder, vector_lengths
+from annai.searching.closeness import Closeness, QuestionTokens, closeness
 from annai.text.fields import Fields
 
 EMBEDDER = StaticEmbedder(32)
@@ -33,6 +33,18 @@ def test_any_text_gives_shares(texts: list[tuple[str, str, str, str]], query: st
             assert (numbers >= 0).all()
             assert (numbers <= 1.001).all()
         assert (found.window <= found.passage + 1e-5).all()
+
+
+def test_tokens_are_compared_alike_whatever_was_compared_before() -> None:
+    texts = ["an oven", "bread from the oven, and bread", "an oven and a table"]
+    every = EMBEDDER.token_ids(" ".join(texts))
+    alone, _ = EMBEDDER.token_cosines(every, QuestionTokens(EMBEDDER, "baking bread").directions)
+    asked = QuestionTokens(EMBEDDER, "baking bread")
+    for text in texts:
+        asked.compare(EMBEDDER.token_ids(text))
+    rows, cosines, lengths = asked.compare(every)
+    assert cosines[rows] == pytest.approx(alone, abs=1e-6)
+    assert lengths[rows] == pytest.approx(vector_lengths(EMBEDDER.token_vectors(every)), rel=1e-5)
 
 
 def test_the_passage_that_has_the_question_is_closest() -> None:

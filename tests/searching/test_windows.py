@@ -66,3 +66,10 @@ def test_windows_keep_to_their_tokens_and_to_what_may_be_shown(engine: Engine) -
     assert not any("vinegar" in window.text for hit in answer for window in hit.windows)
     for hit in engine.search("kettle descaled", per_document=0, paths=["a"], limit=20):
         assert all(hit.start_line <= window.start_line <= window.end_line <= hit.end_line for window in hit.windows)
+
+
+def test_a_page_whose_title_and_headings_have_no_words_is_shown(engine: Engine, write: Write) -> None:
+    write("1.md", "# →\n\nThe cellar has a copper cauldron.\n\n## ☃\n\nIt is for jam.\n")
+    (hit, *_) = engine.search("copper cauldron cellar").results
+    assert hit.path == "1.md"
+    assert any("copper cauldron" in window.text for window in hit.windows)
