@@ -209,7 +209,7 @@ def load_config(
         server_url=environment.get(SERVER_VARIABLE, ""),
         **loaded,
     )
-    _check_overlap(result.chunking, str(file or user_file))
+    _check_together(result, str(file or user_file))
     if environment.get(TOKEN_VARIABLE):
         result = override(result, "server", token=environment[TOKEN_VARIABLE])
     if result.display.color == "auto":
@@ -289,7 +289,7 @@ def override(config: Config, section: str, origin: str = "the command line", /, 
     changed = dataclasses.replace(
         config, **{section: dataclasses.replace(current, **{key: getattr(checked, key) for key in given})}
     )
-    _check_overlap(changed.chunking, origin)
+    _check_together(changed, origin)
     return changed
 
 
@@ -474,12 +474,16 @@ def _checked_collections(table: object, file: Path) -> dict[str, Embedding]:
     return result
 
 
-def _check_overlap(chunking: Chunking, origin: str) -> None:
+def _check_together(config: Config, origin: str) -> None:
+    """Raise `ConfigError` for values that are allowed by themselves, and lead nowhere."""
+    chunking = config.chunking
     if chunking.overlap >= chunking.size:
         raise ConfigError(
             f"{origin}: chunking.overlap ({chunking.overlap}) must be less than chunking.size ({chunking.size}); "
             "make it smaller."
         )
+    if not Path(config.database.path).name:
+        raise ConfigError(f"{origin}: database.path must name a file, not {config.database.path!r}.")
 
 
 def _check_section(name: str, values: Mapping[str, object], origin: str) -> Any:  # noqa: ANN401 - one of SECTIONS

@@ -28,7 +28,8 @@ def test_windows_stand_in_order_and_leave_out_only_headings_and_blanks(lines: li
 def test_code_stays_with_the_sentence_that_introduces_it() -> None:
     filler = "Some words that fill a window. " * 13
     code = "```\n" + "run --this --and --that\n" * 12 + "```"
-    for text_format, block in (("markdown", code), ("rst", "   " + "run --this --and --that\n   " * 12)):
+    blocks: dict[Format, str] = {"markdown": code, "rst": "   " + "run --this --and --that\n   " * 12}
+    for text_format, block in blocks.items():
         text = f"{filler}\n\nRun this::\n\n{block}\n\n{filler}\n"
         (window,) = [each for each in texts(text, text_format) if "run --this" in each]
         assert "Run this" in window
