@@ -162,7 +162,9 @@ def temporary_home() -> Path:
     """A state folder for those who have no other, until the system tidies up."""
     import tempfile  # hardly anybody needs it
 
-    user = f"-{os.getuid()}" if sys.platform != "win32" else ""
+    user = ""
+    if sys.platform != "win32":
+        user = f"-{os.getuid()}"
     try:
         home = Path(tempfile.gettempdir(), f"annai{user}")
         named = [os.environ.get(each) for each in ("TMPDIR", "TEMP", "TMP")]
@@ -395,7 +397,9 @@ def _node() -> str:
 
 
 def _file_system(place: Path, mounts: str = "/proc/self/mountinfo") -> str:
-    """The kind of file system that a file or folder is on, as Linux names it; empty if nobody can tell."""
+    """The kind of file system that a file or folder is on, as Linux names it; empty where the system does not say."""
+    if sys.platform == "win32":
+        return ""
     with suppress(OSError, ValueError, IndexError):
         device = place.stat().st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
