@@ -84,6 +84,7 @@ def test_the_root_is_relative_to_the_file(tmp_path: Path) -> None:
         ("[search]\nlimit = true", "search.limit must be a whole number, not True"),
         ("[search]\nlimit = 0", "search.limit must be between 1 and 1,000, not 0"),
         ('[database]\npath = ""', "database.path must name a file, not ''"),
+        ('[logging]\nfile = ""', "logging.file must name a file, not ''"),
         ('[search]\nmode = "magic"', "search.mode must be one of hybrid, vector, keyword, exact, not 'magic'"),
         ('[files]\ninclude = "*.md"', "files.include must be a list of strings"),
         ("[files]\ninclude = [1]", "each of .*files.include must be a string, not 1"),

@@ -482,8 +482,9 @@ def _check_together(config: Config, origin: str) -> None:
             f"{origin}: chunking.overlap ({chunking.overlap}) must be less than chunking.size ({chunking.size}); "
             "make it smaller."
         )
-    if not Path(config.database.path).name:
-        raise ConfigError(f"{origin}: database.path must name a file, not {config.database.path!r}.")
+    for setting, path in (("database.path", config.database.path), ("logging.file", config.logging.file)):
+        if not Path(path).name:
+            raise ConfigError(f"{origin}: {setting} must name a file, not {path!r}.")
 
 
 def _check_section(name: str, values: Mapping[str, object], origin: str) -> Any:  # noqa: ANN401 - one of SECTIONS
