@@ -8,7 +8,7 @@ For a document d with its candidate passages:
       = max(P to P², .85 · best P · how near V is to the best V) otherwise: there words are missing, not zero
     first = V + 2.5 · K + 0.5 · the share that the next best passage holds
           + 1, if the question asks what something is and a passage says so
-          + 0.4 · the share of the question's words in the other language, if they do not share their script
+          + 0.1 · the share of the question's words in the other language, if they do not share their script
           + 4 · the share of the question's code and quotes that a passage holds literally (1 as heading, .75 in text)
 
 and for the first of them, by the passage with the best cosine + words, token by token (`closeness`):
@@ -81,7 +81,7 @@ EMPTY_SHARE = 0.5
 """The share of its score that a page without text loses, such as one that is only front matter: what has text comes
 before it."""
 
-TRANSLATED_WEIGHT = 0.4
+TRANSLATED_WEIGHT = 0.1
 """Weight of the words in the other language: mostly, they find documents that the first stage must let through."""
 
 OTHER_SCRIPT_FACTOR = 0.85
