@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from annai.asking.defining import defining_pattern
 from annai.errors import ReadError
 from annai.files.formats.markdown import ConversionError
 from annai.files.ignore import Patterns
@@ -18,8 +19,10 @@ from annai.files.kinds import CONVERTERS
 from annai.files.reader import read_document
 from annai.interfaces.page.documents import document_html
 from annai.interfaces.setup.json_text import parse as parse_json
+from annai.searching.preview import make_preview
 from annai.settings import Chunking, Files
 from annai.splitters.base import STRATEGIES, load_splitter
+from annai.splitters.windows import cut_windows
 from annai.text.fields import passage_fields
 from annai.text.keywords import extract_keywords
 from annai.text.links import link_share
@@ -59,6 +62,15 @@ def index(suffix: str) -> Callable[[str], object]:
     return work
 
 
+def show(text: str) -> None:
+    """Read what a search reads of a document that it found."""
+    document = read(".md", text)
+    whole = load_splitter("sections")(document, Chunking())[0]
+    cut_windows(document.text, document.format)
+    make_preview("what is a", document, whole, (whole.start, whole.end), 3)
+    defining_pattern("a").search(document.text)
+
+
 def convert(suffix: str, wrap: Callable[[str], bytes] = str.encode) -> Callable[[str], object]:
     """Convert a file, as the process for that does."""
     module, _, name = CONVERTERS[suffix].partition(":")
@@ -92,6 +104,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "mail.to": convert(".eml", lambda text: b"From: a@b\nTo: " + text.replace("\n", "").encode() + b"\n\nx"),
     ".docx": convert(".docx", word),
     ".gitignore": ignore,
+    "shown": show,
     ".mcp.json": parse_json,
 }
 
@@ -99,6 +112,7 @@ FOUND = (
     *((".html", "<!--"), (".html", "<!-- >"), (".html", "<![CDATA[ >"), (".html", "<a "), ("mail.html", "<!--")),
     *((".adoc", "http://a"), (".adoc", "<<a,"), (".rtf", "\\f1"), (".rtf", "{\\s1 heading "), ("mail.to", "<a@b>")),
     *(("mail.to", "<![CDATA[ >"), (".mcp.json", '"\\"'), (".mcp.json", "/*"), ("page", "<ul>"), ("page", "+ ")),
+    *(("shown", "*"), ("shown", "「")),
     *((".gitignore", "*.a\n"), (".gitignore", "a*\n"), (".gitignore", "**/a/"), ("yaml", "[")),
 )
 """What took time by the square of the size, or more."""

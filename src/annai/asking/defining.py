@@ -47,7 +47,7 @@ def asks_for(term: str, heading: str) -> bool:
 def defining_pattern(term: str) -> re.Pattern[str]:
     """What a text that explains a term holds."""
     name = r"\s+".join(map(re.escape, term.split()))
-    name = rf"[*_`\"“「『]*{name}(?:e?s)?[*_`\"”」』]*(?:[ \t]*[(（][^()（）\n]{{1,60}}[)）])?"
+    name = rf"[*_`\"“「『]{{0,3}}{name}(?:e?s)?[*_`\"”」』]{{0,3}}(?:[ \t]*[(（][^()（）\n]{{1,60}}[)）])?"
     begin = r"(?:^(?P<indent>[ \t]*)(?:[-*+>][ \t]+|:)?|(?<=[.!?。])[ \t]+)"
     says = r"(?:is|are)\s+(?:an?|the|any|one)\b|refers?\s+to\b|means?\b|stands?\s+for\b"
     entry = r"[ \t]*(?:[：—–]|[:-][ \t])[ \t]*\S|[ \t]*\n[ \t]*\n?(?:[ \t]*[:：][ \t]|(?P=indent)[ \t]{2,})\S"
