@@ -293,10 +293,13 @@ def override(config: Config, section: str, origin: str = "the command line", /, 
     return changed
 
 
-def read_start(file: Path) -> bytes:
-    """The bytes of a settings file; of one that has more than `MAX_BYTES`, one more than that."""
+def read_settings_file(file: Path) -> bytes:
+    """The bytes of a settings file. Raises `OSError`, and `ConfigError` for one that no one would write."""
     with file.open("rb") as stream:
-        return stream.read(MAX_BYTES + 1)
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"{file} has more than {MAX_BYTES:,} bytes, so it is not read; make it smaller.")
+    return content
 
 
 def make_folders(config: Config) -> None:
@@ -400,8 +403,8 @@ def _speaks_of_annai(pyproject: Path) -> bool:
 
 def _contains(pyproject: Path, words: bytes) -> bool:
     """Whether a pyproject.toml contains these bytes; it may be anybody's, of any size."""
-    with suppress(OSError):
-        return words in read_start(pyproject)
+    with suppress(OSError), pyproject.open("rb") as stream:
+        return words in stream.read(MAX_BYTES)
     return False
 
 
@@ -438,9 +441,7 @@ def _read_table(file: Path) -> tuple[dict[str, Any], bytes]:
 
 def _parse(file: Path) -> tuple[dict[str, Any], bytes]:
     try:
-        content = read_start(file)
-        if len(content) > MAX_BYTES:
-            raise ConfigError(f"{file} has more than {MAX_BYTES:,} bytes, so it is not read; make it smaller.")
+        content = read_settings_file(file)
         return parse_toml(content.decode("utf-8-sig")), content
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not UTF-8: {error}. Save it as UTF-8.") from error

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from pathlib import Path
 
-from annai.config import MAX_BYTES, read_start
+from annai.config import read_settings_file
 from annai.definitions import dataclass
 from annai.errors import ConfigError
 from annai.settings import SECTIONS, toml_value
@@ -180,10 +180,7 @@ def settings_text(converted: Converted, source: Path) -> str:
 
 def _read(ancestor: Ancestor, file: Path) -> dict[str, object]:
     try:
-        content = read_start(file)
-        if len(content) > MAX_BYTES:
-            raise ConfigError(f"{file} has more than {MAX_BYTES:,} bytes; make it smaller.")
-        table = ancestor.read(content.decode("utf-8-sig"))
+        table = ancestor.read(read_settings_file(file).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{file} cannot be read ({error.strerror}); name an existing file.") from error
     except UnicodeDecodeError as error:
