@@ -152,7 +152,7 @@ class Window:
     id: str
     """The address of its section, which `locate` takes."""
     page: int = 0
-    """The page or slide of the file on which it begins; 0 if nobody knows."""
+    """The page or slide of the file on which it begins; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class OtherSection:
     line: int
     """The line on which its passage that matched begins."""
     page: int = 0
-    """The page or slide of the file on which it begins; 0 if nobody knows."""
+    """The page or slide of the file on which it begins; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class Hit:
     preview_line: int = 1
     """The line on which the preview begins."""
     page: int = 0
-    """The page of the file, or the slide, on which the preview begins; 0 where there are none, or nobody knows."""
+    """The page of the file, or the slide, on which the preview begins; 0 if there are none, or if it is unknown."""
     index_status: IndexStatus = "latest"
     """As its file is now, waiting to be indexed again, or older than the file, which could not be read."""
     is_dirty: bool = False

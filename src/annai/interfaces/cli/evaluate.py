@@ -45,7 +45,7 @@ PARAGRAPH_BUDGETS = (500, 1000, 1500, 2000, 4000)
 """Tokens of an agent's answer: `search.max_tokens` is one of these unless it is set."""
 
 MAX_NAMED_PATHS = 5
-"""Paths that are not indexed which are named; more are counted."""
+"""So many expected paths that are not indexed are named; more are counted."""
 
 
 @click.command(
@@ -95,8 +95,8 @@ def command(
 
     Reports nDCG@10, Recall@5 and MRR@10 over files (each counts by its best section),
     in total and by type of question; how likely the first results were said to answer,
-    against how many did; for questions with a line, how often an agent's answer of so
-    many tokens shows the paragraph; the time per question, and the worst questions.
+    against how many did; for questions with a line, how often an agent's answer of a
+    given size contains the paragraph; the time per question, and the worst questions.
     Five questions about your own documents show which settings suit them.
     """
     asked = read_asked(queries, qrels)
@@ -143,7 +143,7 @@ def _warn_of_unknown(project: Project, config: Config, asked: Asked) -> None:
 
 
 def _paragraphs_shown(project: Project, config: Config, asked: Asked) -> dict[int, float]:
-    """By the tokens of an agent's answer, the share of the questions with lines whose paragraph it shows."""
+    """For each size of an agent's answer, the share of the questions with lines whose paragraph it contains."""
     counts = dict.fromkeys(PARAGRAPH_BUDGETS, 0)
     for question in (each for each in asked.questions if each.id in asked.places):
         query = Query(question.text, mode=config.search.mode)
