@@ -34,7 +34,7 @@ _to_json = TypeAdapter[Any](Any)
 
 def _create(server: Client, name: str, sent: bytes) -> Answer:
     made = models.CreateCollection.model_validate_json(sent)
-    return server.create_collection(name, vectors_config=made.vectors, sparse_vectors_config=made.sparse_vectors)
+    return server.create_collection(name, vectors_config=made.vectors)
 
 
 def _update(server: Client, name: str, sent: bytes) -> Answer:
@@ -44,11 +44,6 @@ def _update(server: Client, name: str, sent: bytes) -> Answer:
 def _index(server: Client, name: str, sent: bytes) -> Answer:
     field = models.CreateFieldIndex.model_validate_json(sent)
     return server.create_payload_index(name, field.field_name, field_schema=field.field_schema)
-
-
-def _retrieve(server: Client, name: str, sent: bytes) -> Answer:
-    wanted = models.PointRequest.model_validate_json(sent)
-    return server.retrieve(name, wanted.ids, with_payload=wanted.with_payload or False)
 
 
 def _scroll(server: Client, name: str, sent: bytes) -> Answer:
@@ -79,7 +74,6 @@ CALLS: dict[tuple[str, str], Callable[[Client, str, bytes], Answer]] = {
     ("PUT", "points"): lambda server, name, sent: server.upsert(
         name, models.PointsList.model_validate_json(sent).points
     ),
-    ("POST", "points"): _retrieve,
     ("POST", "points/delete"): lambda server, name, sent: server.delete(
         name, models.PointIdsList.model_validate_json(sent).points
     ),

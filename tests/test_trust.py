@@ -316,7 +316,7 @@ def test_every_setting_that_could_reach_further_is_known_here(tmp_path: Path) ->
         "search.mode", "rerank.api", "search.content", "embedding.query_prefix",
         "embedding.document_prefix", "embedding.task_type_query", "embedding.task_type_document",
         "embedding.device", "embedding.pooling", "rerank.device", "display.default_format", "display.color",
-        "logging.level", "logging.format", "store.hnsw_space", "mcp.collection_tools", "trust.folders",
+        "logging.level", "logging.format", "mcp.collection_tools", "trust.folders",
     }  # fmt: skip
     texts = {
         f"{name}.{item.name}"

@@ -13,7 +13,6 @@ from annai.values import Limits, choices
 
 T = TypeVar("T")
 
-VectorSpace = Literal["cosine", "ip", "l2"]
 Pooling = Literal["auto", "mean", "cls", "last"]
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -91,8 +90,8 @@ class StoreSettings(Section):
     engine: str = setting(
         "sqlite",
         "sqlite: one file, nothing to install; lancedb: vectors in LanceDB (annai[lancedb]); chroma: vectors in Chroma "
-        "(annai[chroma]); postgres: one index for many machines (annai[postgres]); qdrant: vectors and words in a "
-        "Qdrant server or cluster (annai[qdrant]); memory: nothing is saved.",
+        "(annai[chroma]); postgres: one index for many machines (annai[postgres]); qdrant: vectors in a Qdrant "
+        "server or cluster (annai[qdrant]); memory: nothing is saved.",
         plugins="annai.stores",
     )
     url: str = setting(
@@ -106,7 +105,6 @@ class StoreSettings(Section):
         "lancedb, chroma, qdrant: what the names of tables or collections begin with; empty: where other projects may "
         "use the engine, a random id of this index.",
     )
-    hnsw_space: VectorSpace = setting("cosine", "Distance that HNSW uses; all three give the same order here.")
     hnsw_construction_ef: int = setting(
         200, "Candidates HNSW considers when it inserts a vector.", minimum=4, maximum=1000
     )

@@ -74,7 +74,7 @@ SEARCH_DOCS = """{
         (
             "config.yaml",
             LOCAL_RAG,
-            [],
+            ["chromadb.hnsw_space"],
             {
                 "embedding.provider": "gemini",
                 "chunking.strategy": "headings",

@@ -13,7 +13,7 @@ from annai.errors import ConfigError, StoreError
 from annai.stores.sidecar.chroma import ChromaNeighbours
 from annai.stores.sidecar.lancedb import LanceNeighbours
 from annai.stores.sidecar.neighbours import Neighbours
-from annai.stores.sidecar.qdrant_points import QdrantPoints
+from annai.stores.sidecar.qdrant import QdrantNeighbours
 from annai.stores.sidecar.vectors import SidecarVectors
 from annai.stores.sqlite.store import SqliteStore
 from annai.upkeep import maintenance
@@ -62,7 +62,7 @@ def drop(neighbours: Neighbours, name: str) -> None:
     if isinstance(neighbours, LanceNeighbours):
         neighbours._connection.drop_table(name)
     else:
-        assert isinstance(neighbours, ChromaNeighbours | QdrantPoints)
+        assert isinstance(neighbours, ChromaNeighbours | QdrantNeighbours)
         neighbours._client.delete_collection(name)
 
 

@@ -88,8 +88,6 @@ def test_what_is_missing_is_rebuilt_from_the_stored_documents(
     engine: Engine, table: str, condition: str, reason: str
 ) -> None:
     before = found(engine)
-    if table == "postings" and engine.config.store.engine == "qdrant":
-        pytest.skip("its words are in the engine, not in a table")
     if table == "passages" and isinstance(engine.store, PostgresStore):
         pytest.skip("it has no such table")
     sql(engine.store, f"DELETE FROM {table} WHERE {condition}")  # noqa: S608 - both are ours

@@ -96,7 +96,6 @@ ANCESTORS = (
             ),
             "chunker.heading_levels": Counterpart("chunking.heading_levels"),
             "chromadb.collection_name": Counterpart("store.collection_name"),
-            "chromadb.hnsw_space": Counterpart("store.hnsw_space"),
             "chromadb.hnsw_construction_ef": Counterpart("store.hnsw_construction_ef"),
             "chromadb.hnsw_search_ef": Counterpart("store.hnsw_search_ef"),
             "chromadb.hnsw_M": Counterpart("store.hnsw_m"),

@@ -228,7 +228,7 @@ class ChromaNeighbours(Neighbours):
     def _graph(self) -> dict[str, object]:
         """Chroma's names for the settings."""
         return {
-            "space": self._settings.hnsw_space,
+            "space": "cosine",
             "ef_construction": self._settings.hnsw_construction_ef,
             "ef_search": self._settings.hnsw_search_ef,
             "max_neighbors": self._settings.hnsw_m,

@@ -7,8 +7,6 @@ import numpy as np
 from annai.answers import Where
 from annai.stores.sidecar.neighbours import Neighbours, Passage
 from annai.stores.sqlite.search_index import IndexFile, Keys, Span
-from annai.text.fields import passage_fields
-from annai.text.keywords import extract_keywords
 
 ADD_BATCH = 2_000
 """Passages that are added to the engine in one call when it lost them."""
@@ -56,14 +54,12 @@ class Copying:
             number = file.collections.existing(collection.name)
             for path in file.collections.states(collection.name):
                 sections = [each for each in file.documents.sections(collection.name, path) if each.key in wanted]
-                document = file.documents.document(collection.name, path) if sections else None
                 dimension = file.documents.vector_length(sections[0].key) if sections else 0
-                if document is None or not dimension:
+                if not dimension:
                     continue
                 vectors = file.documents.vectors([each.key for each in sections], dimension)
-                keywords = [extract_keywords(passage_fields(document, each.section)) for each in sections]
-                for each, vector, words in zip(sections, vectors, keywords, strict=True):
-                    yield Passage(each.key, number, path, each.section, vector, words)
+                for each, vector in zip(sections, vectors, strict=True):
+                    yield Passage(each.key, number, path, each.section, vector)
 
 
 def outside(keys: Keys, spans: Sequence[Span]) -> Keys:

@@ -51,7 +51,7 @@ Table = Any
 ArrowObject = Any
 """A schema or a table of pyarrow, a third party's object."""
 
-_DISTANCES = {"cosine": "cosine", "ip": "dot", "l2": "l2"}
+_DISTANCE = "cosine"
 
 
 def open_store(config: Config) -> Store:
@@ -118,7 +118,7 @@ class LanceNeighbours(Neighbours):
             table = self._table(len(vector))
             if table is None:
                 return []
-            search = table.search(vector).distance_type(_DISTANCES[self._settings.hnsw_space])
+            search = table.search(vector).distance_type(_DISTANCE)
             search = (
                 search.nprobes(SEARCHED_PARTS)
                 .ef(max(REFINE_FACTOR * count, self._settings.hnsw_search_ef))
@@ -175,8 +175,7 @@ class LanceNeighbours(Neighbours):
 
     def apply_settings(self) -> None:
         """The new graph takes the old one's place when it is done; how wide to search is said with every search."""
-        distance = _DISTANCES[self._settings.hnsw_space].upper()
-        wanted = (distance, self._settings.hnsw_m, self._settings.hnsw_construction_ef)
+        wanted = (_DISTANCE.upper(), self._settings.hnsw_m, self._settings.hnsw_construction_ef)
         with self._translate_errors():
             for table in self._tables():
                 # An older LanceDB does not tell what it built.
@@ -192,7 +191,7 @@ class LanceNeighbours(Neighbours):
         table.create_index(
             "vector",
             config=HnswSq(
-                distance_type=_DISTANCES[self._settings.hnsw_space],
+                distance_type=_DISTANCE,
                 m=self._settings.hnsw_m,
                 ef_construction=self._settings.hnsw_construction_ef,
             ),

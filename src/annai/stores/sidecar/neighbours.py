@@ -16,7 +16,6 @@ from annai.definitions import dataclass
 from annai.errors import StoreError
 from annai.stores.base import Vectors
 from annai.stores.sqlite.search_index import Span
-from annai.text.keywords import Keywords
 from annai.types import Section
 
 logger = logging.getLogger(__name__)
@@ -31,7 +30,6 @@ class Passage:
     path: str
     section: Section
     vector: Vectors
-    keywords: Keywords
 
 
 class Neighbours(ABC):

@@ -1,156 +1,226 @@
-"""How does Qdrant find neighbours and words? Dense and sparse vectors of the same points, in a server or a cluster."""
+"""How does Qdrant find neighbours? A point for each passage, with its vector and what filters need, in a server."""
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
+from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ApiException
 
 from annai.answers import Where
 from annai.config import Config
-from annai.errors import StoreError
-from annai.stores.base import Scored, Store
-from annai.stores.bm25 import Matches, is_prefix, saturation, score, weighted_frequencies, weights_of, word_value
-from annai.stores.scores import top_scores
-from annai.stores.sidecar.qdrant_points import Point, QdrantPoints
-from annai.stores.sidecar.qdrant_sparse import read_counts, sparse_words, word_number
-from annai.stores.sidecar.vectors import WIDEN_FACTOR, SidecarVectors, open_beside
-from annai.stores.sqlite.passage_table import PassageTable
-from annai.stores.sqlite.search_index import IndexFile, Keys, Span, WordIndex, candidate_count
-from annai.text.fields import FieldWeights
-from annai.text.keywords import Keywords
+from annai.errors import ConfigError, StoreError, StoreFull
+from annai.settings import StoreSettings
+from annai.stores.base import Store, Vectors
+from annai.stores.paths import path_prefixes, trim_prefix
+from annai.stores.sidecar.neighbours import Neighbours, Passage
+from annai.stores.sidecar.vectors import open_beside
+from annai.stores.sqlite.search_index import Span
 
-READ_UP_TO = 50_000
-"""If there are no more passages than this, their words are read from the file where Qdrant cannot be asked."""
+VECTOR = "dense"
+"""What a point's vector is called."""
+
+WRITE_BATCH, READ_BATCH = 256, 2_000
+"""Points written and read in one call."""
+
+MAX_NAMED_DOCUMENTS = 1_000
+"""Of more documents Qdrant is not told which to look at, which would take long: enough of them are among the nearest,
+or it is asked for more."""
+
+CALL_TIMEOUT_SECONDS = 30
+
+Client = Any
+"""A client of Qdrant, a third party's object."""
+
+Model = Any
+"""A point, a filter or a condition as the client takes them: a third party's objects."""
 
 
 def open_store(config: Config) -> Store:
     """Open the index: the file, and Qdrant's server."""
-    points = QdrantPoints(config.store)
-    return open_beside(config, points, lambda file, vectors: QdrantWords(file, points, vectors))
+    return open_beside(config, QdrantNeighbours(config.store))
 
 
-class QdrantWords(WordIndex):
-    """A word index in the sparse vectors of points; the file only counts how many passages hold each word."""
+class QdrantNeighbours(Neighbours):
+    """Passages in Qdrant: one collection of it for each dimension."""
 
-    def __init__(self, file: IndexFile, points: QdrantPoints, vectors: SidecarVectors) -> None:
-        self._file = file
-        self._points = points
-        self._vectors = vectors
-        self._read: dict[int, Point] = {}
-        """What was read from the file, by key, while Qdrant does not answer."""
+    is_shared = True
 
-    def add(self, passages: Mapping[int, Keywords], /) -> None:
-        """The points have them; the file counts them."""
-        self._count(Counter(number for words in passages.values() for number in sparse_words(words).weights))
-
-    def drop(self, span: Span) -> None:
-        """The points stay for a while; the file no longer counts them."""
-        dropped = Counter(number for _, numbers in self._points.words(range(*span)) for number in numbers)
-        self._count({number: -count for number, count in dropped.items()})
-
-    def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
-        """Candidates by sparse vectors, then their counts."""
-        table = self._file.passages.table()
-        if not words or not len(table):
-            return []
-        query = {word_number(word, prefix=is_prefix(word)): weight for word, weight in words.items()}
-        points, positions = self._candidates(query, limit, table, where)
-        holding = self._holding(query)
-        values = {number: word_value(weight, len(table), holding.get(number, 0)) for number, weight in query.items()}
-        matches = _matches(points, values, fields, table.length_damping[positions])
-        chosen, shares = score(matches, len(points))
-        return [each for each in top_scores(table.keys[positions[chosen]], shares, limit) if each.score > 0]
-
-    def holding(self, words: Sequence[str]) -> dict[str, int]:
-        """From the counts that are kept for scoring."""
-        numbers = {word_number(word): word for word in words}
-        return {numbers[number]: count for number, count in self._holding(numbers).items() if count > 0}
-
-    def word_counts(self) -> tuple[Keys, Keys]:
-        """Each point carries its own count."""
-        known = {*self._file.passages.keys().tolist()}
-        try:
-            counted = self._points.word_counts()
-        except StoreError:
-            counted = {}  # As the vectors, which are reported.
-        passages = sorted(key for key, count in counted.items() if count and key in known)
-        return np.array(passages, np.int64), np.array([counted[key] for key in passages], np.int64)
-
-    def compact(self) -> None:
-        """The engine forgets what was deleted."""
-
-    def recount(self) -> None:
-        """Count the words of all points."""
-        counts = Counter(number for _, numbers in self._points.words() for number in numbers)
-        with self._file.database.writing():
-            self._file.database.rows("DELETE FROM word_counts")
-            self._count(counts)
-
-    def _candidates(
-        self, query: dict[int, float], limit: int, table: PassageTable, where: Where
-    ) -> tuple[list[Point], NDArray[np.int64]]:
-        """Points that may match best, and their positions in the table, ascending."""
-        usable = self._file.passages.usable(table, where)
-        collections = self._file.passages.collections(table, where)
-        count = candidate_count(limit)
-        while True:
-            points = self._find(query, count, collections, where)
-            positions, present = table.positions(np.array([point.key for point in points], np.int64))
-            present[present] = usable[positions[present]]
-            if np.count_nonzero(present) >= min(limit, count // WIDEN_FACTOR) or len(points) < count:
-                order = np.flatnonzero(present)[np.argsort(positions[present])]
-                return [points[index] for index in order], positions[order].astype(np.int64)
-            count *= WIDEN_FACTOR
-
-    def _find(
-        self, query: dict[int, float], count: int, collections: Sequence[int] | None, where: Where
-    ) -> list[Point]:
-        """Points that may match best; those of the file, while Qdrant fails or lost some."""
-        health = self._vectors.health
-        if health.is_usable():
-            try:
-                points = self._points.with_words(query, count, collections, where)
-                if points or not health.has_lost():
-                    self._read.clear()
-                    return points
-            except StoreError as error:
-                health.fail(error)
-        keys = self._file.passages.keys()
-        if len(keys) > READ_UP_TO:
-            raise StoreError(f"Words cannot be looked up: {health.problem}")
-        missing = np.setdiff1d(keys, [*self._read])
-        for passage in self._vectors.copying.read(missing):
-            self._read[passage.key] = Point(passage.key, sparse_words(passage.keywords).counts)
-        read = [point for key in keys.tolist() if (point := self._read.get(key))]
-        postings, owners = read_counts(point.counts for point in read)
-        return [read[owner] for owner in np.unique(owners[np.isin(postings["word"], [*query])])]
-
-    def _holding(self, numbers: Iterable[int]) -> dict[int, int]:
-        """How many passages hold each of some words."""
-        return dict(
-            self._file.database.rows(
-                "SELECT number, passages FROM word_counts WHERE number IN (SELECT value FROM json_each(?))",
-                (json.dumps([*numbers]),),
+    def __init__(self, settings: StoreSettings) -> None:
+        self._settings = settings
+        parts = urlsplit(settings.url)
+        # Without a URL the client would work on a folder, from which it unpickles: whoever filled it could run code.
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                "The qdrant store needs a Qdrant server; name it in store.url as http://HOST:PORT or "
+                "http://KEY@HOST:PORT."
             )
-        )
+        self.address = f"{parts.hostname}:{parts.port or 6333}{parts.path}"
+        self._lock = threading.RLock()
+        self._opened: Client = None
 
-    def _count(self, more: Mapping[int, int]) -> None:
-        self._file.database.insert(
-            """INSERT INTO word_counts VALUES (?, ?)
-            ON CONFLICT (number) DO UPDATE SET passages = passages + excluded.passages""",
-            list(more.items()),
-        )
+    def open(self) -> None:
+        """A connection to the server."""
+        with self._translate_errors():
+            self._client.get_collections()
+
+    @property
+    def _client(self) -> Client:
+        """Made when it is first needed."""
+        if self._opened is None:
+            self._opened = self._connect()
+        return self._opened
+
+    def _connect(self) -> Client:
+        parts = urlsplit(self._settings.url)
+        key = unquote(parts.password or parts.username or "") or None
+        address = f"{parts.scheme}://{self.address}"
+        return QdrantClient(url=address, api_key=key, timeout=CALL_TIMEOUT_SECONDS, check_compatibility=False)
+
+    def names(self) -> list[str]:
+        """One call."""
+        with self._translate_errors():
+            return sorted(each.name for each in self._client.get_collections().collections)
+
+    def add(self, passages: Sequence[Passage]) -> None:
+        """Batch by batch."""
+        dimension = len(passages[0].vector)
+        with self._translate_errors():
+            name = self._make(dimension)
+            for start in range(0, len(passages), WRITE_BATCH):
+                self._client.upsert(name, [_point(each) for each in passages[start : start + WRITE_BATCH]], wait=True)
+
+    def remove(self, spans: Sequence[Span]) -> None:
+        """By their ids, which are the keys."""
+        with self._translate_errors():
+            for name in self.own_names():
+                for first, past in spans:
+                    self._client.delete(name, points_selector=list(range(first, past)), wait=True)
+
+    def nearest(self, vector: Vectors, count: int, collections: Sequence[int] | None, where: Where, /) -> list[int]:
+        """By HNSW, which filters by collection and by path."""
+        name = f"{self.prefix}_{len(vector)}"
+        with self._translate_errors():
+            if name not in self.names():
+                return []
+            found = self._client.query_points(
+                name,
+                query=vector.tolist(),
+                using=VECTOR,
+                limit=count,
+                query_filter=_filter(collections, where),
+                search_params=models.SearchParams(hnsw_ef=max(count, self._settings.hnsw_search_ef)),
+                with_payload=False,
+            )
+            return [int(point.id) for point in found.points]
+
+    def count(self) -> int:
+        """Of each collection."""
+        with self._translate_errors():
+            return sum(int(self._client.count(name, exact=True).count) for name in self.own_names())
+
+    def drop(self, name: str) -> None:
+        """One call."""
+        with self._translate_errors():
+            self._client.delete_collection(name)
+
+    def keys(self) -> NDArray[np.int64]:
+        """The ids of all points."""
+        return np.array([*self._scroll()], np.int64)
+
+    def optimize(self, *, now: bool = False) -> None:
+        """Qdrant orders points by itself."""
+
+    def size_on_disk(self) -> int:
+        """Nothing: the disk is the server's."""
+        return 0
+
+    def close(self) -> None:
+        """Disconnect from the server."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _scroll(self) -> Iterator[int]:
+        with self._translate_errors():
+            for name in self.own_names():
+                offset = None
+                while True:
+                    points, offset = self._client.scroll(name, limit=READ_BATCH, offset=offset, with_payload=False)
+                    yield from (int(point.id) for point in points)
+                    if offset is None:
+                        break
+
+    def apply_settings(self) -> None:
+        """Qdrant builds its graphs again by itself."""
+        graph = self._graph()
+        with self._translate_errors():
+            for name in self.own_names():
+                current = self._client.get_collection(name).config.params.vectors[VECTOR].hnsw_config
+                if current is None or (current.m, current.ef_construct) != (graph.m, graph.ef_construct):
+                    changed = models.VectorParamsDiff(hnsw_config=graph)
+                    self._client.update_collection(name, vectors_config={VECTOR: changed})
+
+    def _graph(self) -> models.HnswConfigDiff:
+        return models.HnswConfigDiff(m=self._settings.hnsw_m, ef_construct=self._settings.hnsw_construction_ef)
+
+    def _make(self, dimension: int) -> str:
+        name = f"{self.prefix}_{dimension}"
+        if name in self.names():
+            return name
+        vectors = models.VectorParams(size=dimension, distance=models.Distance.COSINE, hnsw_config=self._graph())
+        self._client.create_collection(name, vectors_config={VECTOR: vectors})
+        for field, kind in (("collection", "integer"), ("folders", "keyword")):
+            self._client.create_payload_index(name, field, field_schema=kind, wait=True)
+        return name
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        """Turn Qdrant's errors into sentences; one thread at a time."""
+        with self._lock:
+            try:
+                yield
+            except (ApiException, OSError, RuntimeError, ValueError, LookupError) as error:
+                raise _store_error(error, self.address) from error
 
 
-def _matches(
-    points: Sequence[Point], values: Mapping[int, float], fields: FieldWeights, damping: NDArray[np.float64]
-) -> Iterator[Matches]:
-    """The points that hold each word, by its number."""
-    postings, owners = read_counts(point.counts for point in points)
-    weights = weights_of(fields)
-    for number, value in values.items():
-        own = postings["word"] == number
-        frequencies = weighted_frequencies(postings[own], weights)
-        yield Matches(value, owners[own], saturation(frequencies, damping[owners[own]]))
+def _point(passage: Passage) -> Model:
+    return models.PointStruct(
+        id=passage.key,
+        vector={VECTOR: passage.vector.tolist()},
+        payload={
+            "collection": passage.collection,
+            "folders": path_prefixes(passage.path),
+            "heading": passage.section.heading,
+            "depth": passage.section.depth,
+        },
+    )
+
+
+def _filter(collections: Sequence[int] | None, where: Where) -> Model:
+    def among(field: str, values: Sequence[int] | Sequence[str]) -> Model:
+        return models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
+
+    must = [] if collections is None else [among("collection", [*collections, -1])]
+    if where.paths:
+        must.append(among("folders", [trim_prefix(prefix) for prefix in where.paths]))
+    if where.documents is not None and len(where.documents) <= MAX_NAMED_DOCUMENTS:
+        must.append(among("folders", where.documents))
+    must_not = [among("folders", [trim_prefix(prefix) for prefix in where.excludes])] if where.excludes else []
+    return models.Filter(must=must, must_not=must_not) if must or must_not else None
+
+
+def _store_error(error: Exception, address: str) -> StoreError:
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if "No space left" in str(error):
+        return StoreFull(f"There is no space left for Qdrant at {address}; free some and run the command again.")
+    if "401" in text or "403" in text:
+        return StoreError(f"Qdrant at {address} does not take this key; write store.url as http://KEY@HOST:PORT.")
+    return StoreError(
+        f"Qdrant at {address} could not be used ({text}); check that it runs and that store.url is right. "
+        "Nothing is lost: what was not written is indexed again later."
+    )

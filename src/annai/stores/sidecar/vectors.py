@@ -14,7 +14,7 @@ projects too: `claims` tells which of its collections are this index's own.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -31,8 +31,7 @@ from annai.stores.sidecar.health import Health
 from annai.stores.sidecar.leftovers import Leftovers
 from annai.stores.sidecar.neighbours import Neighbours, Passage
 from annai.stores.sqlite.database import make_index_file
-from annai.stores.sqlite.postings import Postings
-from annai.stores.sqlite.search_index import IndexFile, Keys, Span, TakeKeys, VectorIndex, WordIndex
+from annai.stores.sqlite.search_index import IndexFile, Keys, Span, TakeKeys, VectorIndex
 from annai.stores.sqlite.store import SqliteStore
 
 logger = logging.getLogger(__name__)
@@ -50,25 +49,17 @@ REFILL_AT_ONCE = 2_000
 SCAN_BATCH = 20_000
 """Vectors of the file that are compared at once where the engine cannot be asked: it bounds memory."""
 
-MakeWords = Callable[[IndexFile, "SidecarVectors"], WordIndex]
 
+def open_beside(config: Config, neighbours: Neighbours) -> Store:
+    """Open an index file whose neighbours an engine finds."""
 
-def words_of_file(file: IndexFile, _vectors: "SidecarVectors") -> WordIndex:
-    """Words that the file itself finds."""
-    return Postings(file)
-
-
-def open_beside(config: Config, neighbours: Neighbours, make_words: MakeWords = words_of_file) -> Store:
-    """Open an index file whose neighbours an engine finds; words are found by the file itself, or by `make_words`."""
-
-    def make_indexes(file: IndexFile) -> tuple[SidecarVectors, WordIndex]:
-        vectors = SidecarVectors(file, neighbours, config.store.collection_name)
-        return vectors, make_words(file, vectors)
+    def make_vectors(file: IndexFile) -> SidecarVectors:
+        return SidecarVectors(file, neighbours, config.store.collection_name)
 
     make_file = partial(make_index_file, config)
     try:
         make_file()
-        return SqliteStore(config.database_path, make_indexes, make_file)
+        return SqliteStore(config.database_path, make_vectors, make_file)
     except BaseException:
         neighbours.close()
         raise
@@ -302,8 +293,8 @@ class SidecarVectors(VectorIndex):
         for indexed, (first, _) in zip(documents, spans, strict=True):
             path = indexed.document.path
             by_dimension.setdefault(indexed.vectors.shape[1], []).extend(
-                Passage(first + order, collection, path, indexed.sections[order], indexed.vectors[order], keywords)
-                for order, keywords in sorted(indexed.keywords.items())
+                Passage(first + order, collection, path, indexed.sections[order], indexed.vectors[order])
+                for order in sorted(indexed.keywords)
             )
         for passages in by_dimension.values():
             if passages:

@@ -34,7 +34,7 @@ from annai.stores.bm25 import (
 from annai.stores.scores import top_scores
 from annai.stores.sqlite.database import damaged
 from annai.stores.sqlite.passage_table import PassageTable
-from annai.stores.sqlite.search_index import IndexFile, Keys, Span, WordIndex
+from annai.stores.sqlite.search_index import IndexFile, Keys
 from annai.stores.sqlite.vocabulary import MANY_WORDS, NO_WORDS
 from annai.text.fields import FieldWeights
 from annai.text.keywords import Keywords, sorted_order
@@ -107,8 +107,8 @@ class _Kept:
                 self._size -= self._lists.pop(next(iter(self._lists))).size
 
 
-class Postings(WordIndex):
-    """The word index of the default store: the tables `segments` and `postings` of the file."""
+class Postings:
+    """The word index: the tables `segments` and `postings` of the file."""
 
     def __init__(self, file: IndexFile) -> None:
         self._file = file
@@ -130,11 +130,8 @@ class Postings(WordIndex):
             self._merge(full, level + 1)
             level += 1
 
-    def drop(self, span: Span) -> None:
-        """Lists keep what was deleted until they are merged."""
-
     def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
-        """Add up each word's list of passages."""
+        """As `Store.matching`: adds up each word's list of passages."""
         table = self._file.passages.table()
         positions, shares = score(self._matches(words, fields, table), table.count)
         allowed = self._file.passages.allowed(table, where)
@@ -144,13 +141,13 @@ class Postings(WordIndex):
         return top_scores(table.keys[positions], shares, limit)
 
     def holding(self, words: Sequence[str]) -> dict[str, int]:
-        """The passages of each word's list that still exist."""
+        """As `Store.holding`: the passages of each word's list that still exist."""
         with self._database.reading():
             found = self._holders(words, self._file.passages.table())
         return {word: len(holders.positions) for word, holders in found.items() if len(holders.positions)}
 
     def word_counts(self) -> tuple[Keys, Keys]:
-        """Read every list."""
+        """Every passage that has words, ascending, and how many different words lead to it; reads every list."""
         alive = self._file.documents.live_keys()
         counts = np.zeros(len(alive), np.int64)
         cursor = self._database.connection.execute(
@@ -168,9 +165,6 @@ class Postings(WordIndex):
         rows = self._database.rows("SELECT id, level FROM segments")
         if rows:
             self._merge([number for number, _ in rows], max(level for _, level in rows))
-
-    def recount(self) -> None:
-        """Lists are their own count."""
 
     def _matches(self, words: Mapping[str, float], fields: FieldWeights, table: PassageTable) -> Iterator[Matches]:
         """The passages of the table that hold each word."""

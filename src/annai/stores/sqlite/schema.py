@@ -149,9 +149,6 @@ SCHEMA = """
     CREATE INDEX leftovers_by_key ON leftovers (first);
     CREATE INDEX leftovers_by_time ON leftovers (due_at);
 
-    -- For an engine that holds the words too: how many passages have each, by its number there.
-    CREATE TABLE word_counts (number INTEGER PRIMARY KEY, passages INTEGER NOT NULL) STRICT;
-
     -- For an engine beside this file that other projects may use too: a random id, for names that nobody else has, and
     -- the inode of the file that took it, so that a copy of the file takes another.
     CREATE TABLE identity (id TEXT NOT NULL, inode TEXT NOT NULL) STRICT;

@@ -1,10 +1,10 @@
-"""What finds the passages of an index file? A vector index and a word index: parts of the file, or of an engine.
+"""What finds the passages near a vector? A part of the index file, or an engine beside it.
 
-`SqliteStore` is given one of each. Its own are `SignIndex` and `Postings`, which live in the file; an engine beside
-the file has others (`stores.sidecar`). Whatever they find, the file says which passages exist.
+`SqliteStore` is given one of them: its own is `SignIndex`, which lives in the file; an engine beside the file has
+another (`stores.sidecar`). Whatever it finds, the file says which passages exist.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from annai.answers import Where
 from annai.definitions import dataclass
-from annai.stores.base import IndexedDocument, Scored, Vectors
+from annai.stores.base import IndexedDocument, Vectors
 from annai.stores.sqlite.collections import Collections
 from annai.stores.sqlite.database import Database
 from annai.stores.sqlite.documents import Documents
 from annai.stores.sqlite.passages import Passages
-from annai.text.fields import FieldWeights
-from annai.text.keywords import Keywords
 
 CANDIDATES_PER_RESULT, MIN_CANDIDATES = 3, 300
 """How many passages are compared in full for each one asked for, and at least (benchmarks/vectors.py)."""
@@ -100,31 +98,6 @@ class VectorIndex(Protocol):
 
     def close(self) -> None:
         """Release files and connections; closing twice is fine."""
-
-
-class WordIndex(Protocol):
-    """Finds the passages that hold words."""
-
-    def add(self, passages: Mapping[int, Keywords], /) -> None:
-        """Add the words of passages, by key, within the transaction that writes them."""
-
-    def drop(self, span: Span) -> None:
-        """Forget a document's passages, within the transaction that deletes it."""
-
-    def matching(self, words: Mapping[str, float], fields: FieldWeights, limit: int, where: Where) -> list[Scored]:
-        """As `Store.matching`."""
-
-    def holding(self, words: Sequence[str]) -> dict[str, int]:
-        """As `Store.holding`."""
-
-    def word_counts(self) -> tuple[Keys, Keys]:
-        """Every passage that has words, ascending, and how many different words lead to it."""
-
-    def compact(self) -> None:
-        """Drop the passages that were deleted, within a transaction."""
-
-    def recount(self) -> None:
-        """Count again what is counted."""
 
 
 def candidate_count(limit: int) -> int:

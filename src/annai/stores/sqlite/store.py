@@ -19,15 +19,15 @@ from annai.stores.sqlite.documents import DocumentRow, Documents
 from annai.stores.sqlite.passages import MAX_DELETED_SHARE, Passages
 from annai.stores.sqlite.postings import Postings
 from annai.stores.sqlite.requests import SqliteRequests
-from annai.stores.sqlite.search_index import IndexFile, VectorIndex, WordIndex, candidate_count
+from annai.stores.sqlite.search_index import IndexFile, VectorIndex, candidate_count
 from annai.stores.sqlite.sign_index import SignIndex
 from annai.text.fields import FieldWeights
 from annai.types import Collection, Document, FileState, ListedDocument, MetadataField, Statistics, StoredSection
 
 logger = logging.getLogger(__name__)
 
-MakeIndexes = Callable[[IndexFile], tuple[VectorIndex, WordIndex]]
-"""Makes what finds the passages of an index file."""
+MakeVectorIndex = Callable[[IndexFile], VectorIndex]
+"""Makes what finds the passages of an index file that are near a vector."""
 
 
 def open_store(config: Config) -> Store:
@@ -36,15 +36,11 @@ def open_store(config: Config) -> Store:
     return SqliteStore(config.database_path, make_file=partial(make_index_file, config))
 
 
-def _own_indexes(file: IndexFile) -> tuple[VectorIndex, WordIndex]:
-    return SignIndex(file), Postings(file)
-
-
 class SqliteStore(Store):
     """The default store; and, with an engine beside the file that finds its passages, the store of that engine."""
 
     def __init__(
-        self, path: Path, make_indexes: MakeIndexes = _own_indexes, make_file: Callable[[], None] = lambda: None
+        self, path: Path, make_vectors: MakeVectorIndex = SignIndex, make_file: Callable[[], None] = lambda: None
     ) -> None:
         self._database = Database(path, make_file)
         self._collections = Collections(self._database)
@@ -53,7 +49,7 @@ class SqliteStore(Store):
         file = IndexFile(self._database, self._collections, self._documents, self._passages)
         try:
             self._recover_registrations()
-            self._vectors, self._words = make_indexes(file)
+            self._vectors, self._words = make_vectors(file), Postings(file)
         except BaseException:
             self._database.close()
             raise
@@ -232,7 +228,6 @@ class SqliteStore(Store):
             self._compact_words()
             self._passages.advance(reread=True)
         self._vectors.sweep()
-        self._words.recount()
 
     def vacuum(self) -> None:
         """Merge the lists of words, and let SQLite write its file again without the holes."""
@@ -283,7 +278,6 @@ class SqliteStore(Store):
         span = self._documents.span(file)
         if span is None:
             return
-        self._words.drop(span)
         self._vectors.drop(span)
         self._documents.delete(file, span)
         self._passages.delete(file, *span)
