@@ -14,7 +14,6 @@ import yaml
 
 from annai import __version__
 from annai.config import Config, load_config
-from annai.errors import ConfigError
 from annai.interfaces.setup.aliases import ALIASES
 from annai.interfaces.setup.edits import parse
 from annai.interfaces.setup.entries import (
@@ -71,7 +70,7 @@ FILES: dict[str, tuple[str | None, str | None, str]] = {
     ),
     "kiro": (".kiro/settings/mcp.json", ".kiro/settings/mcp.json", "mcpServers"),
     "qwen-code": (".qwen/settings.json", ".qwen/settings.json", "mcpServers"),
-    "goose": (".config/goose/config.yaml", None, "extensions"),
+    "goose": (None, None, "extensions"),
     "amp": (".config/amp/settings.json", ".amp/settings.json", "amp.mcpServers"),
     "lm-studio": (".lmstudio/mcp.json", None, "mcpServers"),
     "antigravity": (".gemini/config/mcp_config.json", None, "mcpServers"),
@@ -108,27 +107,10 @@ args = [
   "--a",  # and why
 ]
 """,
-    "yaml": """\
-# mine
-theme: dark  # a comment: with a colon
-SECTION:
-  # another server
-  other:
-    cmd: x
-    args:
-    - --a
-    - b  # and why
-    enabled: true
-
-# about the rest
-rest:
-- 1
-""",
 }
 EMPTY = {
     "json": '{\n    "theme": "dark" // mine\n}\n',
     "toml": '# mine\ntheme = "dark"\n',
-    "yaml": "# mine\ntheme: dark\n",
 }
 
 
@@ -148,7 +130,7 @@ def read(program: Program, text: str) -> Any:  # noqa: ANN401 - any file
     text = text.removeprefix("\ufeff")
     if program.form == "json":
         return parse("json", text)
-    return tomllib.loads(text) if program.form == "toml" else yaml.safe_load(text)
+    return tomllib.loads(text)
 
 
 def file_of(config: Config, name: str, level: str) -> Path:
@@ -242,24 +224,6 @@ def test_opencode_keeps_the_servers_of_its_second_version_together(config: Confi
     assert [*parse("json", file.read_text())["mcp"]["servers"]] == ["other", "annai"]
     apply_edit(plan_removal(place))
     assert file.read_text() == text
-
-
-def test_goose_may_write_its_file_anew(config: Config) -> None:
-    file = file_of(config, "goose", "user")
-    place = target(config, PROGRAMS["goose"], "user")
-    apply_edit(plan_edit(place))
-    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text())))
-    assert not plan_edit(place).is_needed
-    file.write_text(file.read_text().replace("- mcp", "- old"))
-    apply_edit(plan_edit(place))
-    (entry,) = yaml.safe_load(file.read_text())["extensions"].values()
-    assert entry["args"][0] == "mcp"
-    file.write_text("extensions: {}\n")
-    apply_edit(plan_edit(place))
-    assert yaml.safe_load(file.read_text())["extensions"]
-    file.write_text("extensions: {a: {enabled: true}}\n")
-    with pytest.raises(ConfigError, match="by hand"):
-        plan_edit(place)
 
 
 def test_the_workspace_is_the_repository_and_not_the_folder_of_documents(
@@ -399,6 +363,11 @@ def test_what_has_no_file_is_printed_to_paste(annai: Annai) -> None:
     done = annai("setup", "jetbrains")
     assert "annai-My-docs" in json.loads(done.stdout)["mcpServers"]
     assert "Paste this" in done.stderr
+    done = annai("setup", "goose")
+    (entry,) = yaml.safe_load(done.stdout)["extensions"].values()
+    assert entry["args"] == ["mcp", "--docs-dir", str(annai.folder)]
+    assert "Add this to config.yaml" in done.stderr
+    assert "remove the entry where you added it" in annai("setup", "goose", "--remove").stdout
 
 
 def test_what_is_written_starts_a_server_from_any_folder(annai: Annai, tmp_path: Path) -> None:
@@ -433,7 +402,7 @@ def test_a_file_that_is_not_understood_is_left_alone(annai: Annai) -> None:
         assert "annai" in json.loads(annai("setup", "claude-code", "--print").stdout)["mcpServers"]
     codex = annai.folder / ".codex" / "config.toml"
     codex.parent.mkdir()
-    for text in ("not toml", "mcp_servers = 5\n", 'mcp_servers = { other = { command = "x" } }\n'):
+    for text in ("not toml", "mcp_servers = 5\n", "mcp_servers.annai = 5\n"):
         codex.write_text(text)
         assert "by hand" in annai("setup", "codex", code=2).stderr
         assert codex.read_text() == text

@@ -1,4 +1,4 @@
-"""Is an entry set and removed in JSON, TOML and YAML without a change to anything else in the text?"""
+"""Is an entry set and removed in JSON and TOML without a change to anything else in the text?"""
 
 import json
 import tomllib
@@ -80,6 +80,29 @@ def test_comments_and_order_of_toml_stay() -> None:
     assert tomllib.loads(added)["mcp_servers"]["annai-new"] == ENTRY
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'mcp_servers = { other = { command = "x" } } # inline\n',
+        'mcp_servers = { annai = { command = "old" }, other = { command = "x" } } # inline\n',
+        '[mcp_servers] # inline\nother = { command = "x" }\n',
+        '[mcp_servers] # inline\nannai = { command = "old" }\nother = { command = "x" }\n',
+        'mcp_servers.other.command = "x" # inline\n[profile]\n',
+        'mcp_servers.annai.command = "old"\nmcp_servers.other.command = "x" # inline\n[profile]\n',
+        'x = """\n[mcp_servers.annai]\n""" # inline\n[mcp_servers.other]\ncommand = "x"\n',
+        '[mcp_servers.other]\ncommand = "x"\n[z]\na = 1 # inline\n[mcp_servers."annai"]\ncommand = "old"\n[y]\n',
+    ],
+)
+def test_every_way_to_write_a_table_in_toml_is_understood(text: str) -> None:
+    entry = {**ENTRY, "http_headers": {"Authorization": "Bearer フ"}}
+    changed = set_entry("toml", text, ("mcp_servers",), "annai", entry)
+    assert tomllib.loads(changed)["mcp_servers"] == {"other": {"command": "x"}, "annai": entry}
+    assert "# inline" in changed
+    removed = remove_entry("toml", changed, ("mcp_servers",), "annai")
+    assert tomllib.loads(removed)["mcp_servers"] == {"other": {"command": "x"}}
+    assert "old" in text or removed.strip() == text.strip()
+
+
 NAMES = st.text(alphabet=st.sampled_from('ab"\\/{}[],: \n//漢'), max_size=6)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | NAMES,
@@ -123,8 +146,8 @@ def test_files_with_little_in_them_work_too(text: str) -> None:
         ("json", '{"s": {\n  "b": {}, // one\n  "annai": {} }}', '{"s": {\n  "b": {} // one\n }}'),
         ("json", '{"s": {\n  "annai": {},\n  // two\n  "b": {}\n}}', '{"s": {\n  // two\n  "b": {}\n}}'),
         ("toml", "[s.annai]\na = 1\n[s.annai.env]\nb = 2\n\n# c\n[s.c]\n", "\n# c\n[s.c]\n"),
-        ("yaml", "s:\n  annai:\n    a:\n    - 1\n  # b\n  b: 1\n", "s:\n  # b\n  b: 1\n"),
-        ("yaml", "s:\n  # keep\n  annai: {}\nt: 1\n", "  # keep\nt: 1\n"),
+        ("toml", "[s]\nannai = { a = 1 }\n# c\nc = { a = 1 }\n", "[s]\n# c\nc = { a = 1 }\n"),
+        ("toml", 's.c.a = 1 # c\ns.annai.a = 1\ns.annai.b = "x"\n', "s.c.a = 1 # c\n"),
     ],
 )
 def test_removing_leaves_neighbours_and_comments(form: Form, text: str, expected: str) -> None:

@@ -176,6 +176,10 @@ def _may_write(place: Target, *, yes: bool) -> bool:
 
 def _remove(config: Config, program: Program, level: Level | None, *, is_quiet: bool, yes: bool) -> None:
     """Remove the project from a program's files, at one level or at all."""
+    if not levels(config, program):
+        if not is_quiet:
+            say(f"annai changes no file of {program.title}; remove the entry where you added it.")
+        return
     found = False
     for each in (level,) if level else levels(config, program):
         place = target(config, program, _level(config, program, each))

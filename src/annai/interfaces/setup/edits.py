@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Literal, Protocol
 
 from annai.errors import ConfigError
-from annai.interfaces.setup import json_text, toml_text, yaml_text
+from annai.interfaces.setup import json_text, toml_text
 from annai.interfaces.setup.values import Entry, Json, Path
 
 Form = Literal["json", "toml", "yaml"]
-"""How a file is written; JSON may contain comments and trailing commas."""
+"""How a file is written; JSON may contain comments and trailing commas. YAML is shown, and never changed."""
 
 BOM = "\ufeff"
 
@@ -24,7 +24,7 @@ class _Format(Protocol):
     def show(self, path: Path, name: str, entry: Entry) -> str: ...
 
 
-FORMATS: dict[Form, _Format] = {"json": json_text, "toml": toml_text, "yaml": yaml_text}
+FORMATS: dict[Form, _Format] = {"json": json_text, "toml": toml_text}
 
 
 def parse(form: Form, text: str) -> Json:
@@ -34,7 +34,7 @@ def parse(form: Form, text: str) -> Json:
 
 def entries(form: Form, text: str, path: Path) -> dict[str, Entry]:
     """The entries that are in the text."""
-    found = parse(form, text)
+    found = parse(form, text) if text else {}
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
     return {key: each for key, each in found.items() if isinstance(each, dict)} if isinstance(found, dict) else {}

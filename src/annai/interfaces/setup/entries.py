@@ -10,13 +10,15 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+import yaml
+
 from annai.config import CONFIG_NAME, Config
 from annai.definitions import dataclass
 from annai.errors import ConfigError, SkippedFile
 from annai.files.inside import open_regular
 from annai.interfaces.setup.edits import BOM, FORMATS, entries, remove_entry, set_entry
 from annai.interfaces.setup.programs import Level, Program
-from annai.interfaces.setup.values import Entry, Json
+from annai.interfaces.setup.values import Entry, Json, nested
 from annai.serving.daemon import required_token
 from annai.serving.pidfile import running
 
@@ -148,7 +150,10 @@ def snippet(place: Target) -> str:
         section, name = _section(program, text), _name(place, text)
     except (ConfigError, ValueError):
         section, name = program.section, _name(place, "")
-    return FORMATS[program.form].show(section, name, _entry(place, name))
+    entry = _entry(place, name)
+    if program.form == "yaml":
+        return yaml.safe_dump(nested((*section, name), entry), allow_unicode=True, sort_keys=False)
+    return FORMATS[program.form].show(section, name, entry)
 
 
 def apply_edit(edit: ConfigEdit) -> Path | None:

@@ -223,9 +223,8 @@ PROGRAMS: dict[str, Program] = {
     ),
     "goose": Program(
         "Goose",
-        "Start a new session of Goose.",
+        "Add this to config.yaml in Goose's settings folder, and start a new session.",
         _config("goose", windows=("Block", "goose", "config")),
-        user=("config.yaml",),
         commands=("goose",),
         form="yaml",
         section=("extensions",),
