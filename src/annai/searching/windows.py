@@ -5,10 +5,11 @@ text it is. They are those of a conditional logit on questions whose paragraph i
 windows this one answers (`benchmarks/paragraphs.py` fits and judges them; docs/ranking.md has the figures).
 """
 
+from array import array
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,53 +154,44 @@ class Places(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """The same of one section; arrays, since Python looks for garbage among thousands of kept objects."""
+    """The same of one section, packed: Python looks for garbage among thousands of kept objects, but not in bytes."""
 
     headings: Sequence[str]
-    owner: Integers
-    numbers: Integers
-    """A row each for the start, the end and the start of the heading, counted from the section's start; the bytes."""
-    shares: Floats
-    """A row each for items of lists, and code."""
-    tokens: NDArray[np.uint16]
-    counts: Integers
+    windows: bytes
+    """For each window the number of its heading; its start, its end and the start of its heading, counted from the
+    section's start; how many bytes it has, the shares of items of lists and of code, and how many tokens."""
+    tokens: bytes
 
 
 def find_places(pages: Sequence[Page]) -> Places:
     """The windows of the pages' sections, with the tokens of what readers read of them."""
     headings: list[Heading] = []
-    cuts, sizes, first_heading, section_start, page_of = [], [], [], [], []
+    cuts: list[_Cut] = []
+    # Of each section: its first heading, where it begins, and its page.
+    sections: list[tuple[int, int, int]] = []
     for number, page in enumerate(pages):
         for section in page.sections:
             cut = _read(page.document.text[section.start : section.end], page.document.format)
             cuts.append(cut)
-            sizes.append(len(cut.counts))
-            first_heading.append(len(headings))
-            section_start.append(section.start)
-            page_of.append(number)
+            sections.append((len(headings), section.start, number))
             headings += [Heading(page.document, section, each) for each in cut.headings]
-    of = np.repeat(np.arange(len(cuts)), sizes)
-    start, end, heading_start, length = _joined([each.numbers for each in cuts], (4, 0), np.int64)
-    lists, code = _joined([each.shares for each in cuts], (2, 0), np.float32)
-    offset = np.array(section_start, np.int64)[of]
+    rows = np.frombuffer(b"".join([each.windows for each in cuts])).reshape(-1, 8)
+    owner, start, end, heading_start, length, counts = rows.T[[0, 1, 2, 3, 4, 7]].astype(np.int64)
+    sizes = [len(each.windows) // rows[:1].nbytes for each in cuts]
+    first_heading, offset, page_of = np.array(sections, np.int64).reshape(-1, 3).T.repeat(sizes, axis=1)
     return Places(
         headings,
-        owner=_joined([each.owner for each in cuts], 0, np.int64) + np.array(first_heading, np.int64)[of],
-        page=np.array(page_of, np.int64)[of],
+        owner=owner + first_heading,
+        page=page_of,
         start=start + offset,
         end=end + offset,
         heading_start=heading_start + offset,
         bytes=length,
-        lists=lists,
-        code=code,
-        tokens=_joined([each.tokens for each in cuts], 0, np.uint16),
-        counts=_joined([each.counts for each in cuts], 0, np.int64),
+        lists=rows[:, 5],
+        code=rows[:, 6],
+        tokens=np.frombuffer(b"".join([each.tokens for each in cuts]), np.uint16),
+        counts=counts,
     )
-
-
-def _joined(parts: Sequence[NDArray[Any]], shape: int | tuple[int, int], kind: type[np.generic]) -> NDArray[Any]:
-    """The columns of several arrays; of this shape if there are none."""
-    return np.concatenate([np.zeros(shape, kind), *parts], axis=-1)
 
 
 @lru_cache(maxsize=KNOWN_SECTIONS)
@@ -207,19 +199,15 @@ def _read(text: str, text_format: Format) -> _Cut:
     """A section's windows; without those that have no tokens."""
     shown = readable(text, text_format)
     windows = cut_windows(text, text_format)
-    tokens, counts = token_model().tokens_of_each(shown[each.start : each.end] for each in windows)
-    windows = [window for window, count in zip(windows, counts.tolist(), strict=True) if count]
-    headings = {heading: number for number, heading in enumerate(dict.fromkeys(each.heading for each in windows))}
-    numbers = [(each.start, each.end, each.heading_start, each.bytes) for each in windows]
-    shares = [(each.shares.get("list", 0.0), each.shares.get("code", 0.0)) for each in windows]
-    return _Cut(
-        (*headings,),
-        np.array([headings[each.heading] for each in windows], np.int64),
-        np.array(numbers, np.int64).reshape(-1, 4).T,
-        np.array(shares, np.float32).reshape(-1, 2).T,
-        tokens,
-        counts[counts > 0],
-    )
+    tokens, counts = token_model().tokens_of_each([shown[each.start : each.end] for each in windows])
+    headings: dict[str, int] = {}
+    numbers = array("d")
+    for each, count in zip(windows, counts.tolist(), strict=True):
+        if count:
+            heading = headings.setdefault(each.heading, len(headings))
+            shares = each.shares.get("list", 0.0), each.shares.get("code", 0.0)
+            numbers.extend((heading, each.start, each.end, each.heading_start, each.bytes, *shares, count))
+    return _Cut((*headings,), numbers.tobytes(), tokens.tobytes())
 
 
 def features(question: str, pages: Sequence[Page], places: Places) -> Floats | None:
