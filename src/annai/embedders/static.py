@@ -1,6 +1,7 @@
 """What does a text mean to the bundled model? The sum of its subwords' vectors, at megabytes a second."""
 
 import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -98,7 +99,8 @@ class StaticEmbedder(AdditiveEmbedder):
     def translations(self, token_id: int) -> list[str]:
         """The texts of the tokens of the other script (Latin or Japanese) that mean the same."""
         pairs = self._model.translations
-        start, end = np.searchsorted(pairs[:, 0], [token_id, token_id + 1])
+        # Not np.searchsorted, which copies the column each time.
+        start, end = bisect_left(pairs[:, 0], token_id), bisect_right(pairs[:, 0], token_id)
         return [self.piece(each) for each in pairs[start:end, 1].tolist()]
 
     def token_vectors(self, ids: NDArray[np.integer]) -> Vectors:

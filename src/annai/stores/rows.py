@@ -46,6 +46,9 @@ SECTION_COLUMNS = (
 NOT_TEXT = "A text has half of a surrogate pair in it, which no index can hold; correct it."
 """JSON, and the names of files in no encoding, can carry one."""
 
+_READ_JSON = json.JSONDecoder().raw_decode
+"""As `json.loads`, in a third of the time for a short text, without blanks around what was written here."""
+
 NO_FRONT_MATTER = "{}"
 """What is kept of a document that says nothing about itself."""
 
@@ -188,7 +191,7 @@ def read_section(row: Row) -> StoredSection:
 @lru_cache(maxsize=8192)
 def _headings(text: str) -> tuple[str, ...]:
     """The headings above a section; its neighbours have the same, and a search looks at hundreds."""
-    return tuple(json.loads(text))
+    return tuple(_READ_JSON(text)[0])
 
 
 @lru_cache(maxsize=8192)

@@ -25,7 +25,7 @@ def readable(text: str, text_format: Format, *, is_shown: bool = False) -> str:
     A call in a sentence stands for a word of it: it keeps all its quoted words, which name that word, also in another
     language; in what is shown only if it has none of these attributes. In reStructuredText it is comments.
     """
-    if text_format == "markdown" and _MARKDOWN_HINT.search(text):
+    if text_format == "markdown" and any(map(text.__contains__, _MARKDOWN_HINTS)):
         # Every line begins after a line end, and no construct begins without one of a few characters: that is quick.
         return _MARKDOWN.sub(_blank_shown if is_shown else _blank_indexed, f"\n{text}")[1:]
     if text_format == "rst" and ".." in text:
@@ -33,7 +33,8 @@ def readable(text: str, text_format: Format, *, is_shown: bool = False) -> str:
     return text
 
 
-_MARKDOWN_HINT = lazy_pattern(r"[<{]|\]:|^import\s|^export\s", re.MULTILINE)
+_MARKDOWN_HINTS = ("<", "{", "]:", "import", "export")
+"""What is not read has one of these in it."""
 
 # No pattern takes more than linear time: what repeats is possessive, or ends where the same construct begins again.
 _QUOTED = r"""(?:"[^"]*+"|'[^']*+')"""
