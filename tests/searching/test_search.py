@@ -93,6 +93,17 @@ def test_words_in_the_other_language_find_what_meaning_alone_passes_over(
     assert "policy.md" in {hit.path for hit in found(engine, "休暇", limit=2)}
 
 
+def test_a_page_in_the_other_language_is_ranked_by_its_own_opening_too(engine: Engine, write: Write) -> None:
+    section = f"## Schedule\n\nThe backup of the database runs every night. {FILLER * 9}"
+    write("guide.md", f"# Guide\n\nHow the database is backed up: backups of the database. {FILLER * 9}\n\n{section}")
+    write("handbook.md", f"# Handbook\n\nRoses, tulips and the garden. {FILLER * 9}\n\n{section}")
+    write("notes.md", "# Notes\n\nHow the database is backed up: backups of the database.")
+    openings = {hit.path: hit.reasons.parts["opening"] for hit in found(engine, "データベースのバックアップ")}
+    assert openings["notes.md"] > 0 > openings["handbook.md"]
+    assert openings["guide.md"] > openings["handbook.md"]
+    assert "opening" not in found(engine, "database backups")[0].reasons.parts
+
+
 @pytest.mark.usefixtures("mixed")
 @pytest.mark.parametrize("word", ["手順", "更新", "期", "認証"])
 def test_a_short_japanese_query_finds_the_japanese_page_that_holds_it(engine: Engine, word: str) -> None:

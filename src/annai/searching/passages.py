@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,9 @@ WIDER_CANDIDATES = 5
 
 MAX_READ_PASSAGES = 50
 """Passages whose text is read to look for a phrase or a definition."""
+
+OPENING_SECTIONS = 3
+"""A document opens with the first passage among so many of its sections: the first of them stand for all of it."""
 
 MIN_SCORE_SHARE = 0.25
 """A passage that scores less than this share of the best score is not an answer."""
@@ -243,13 +247,33 @@ def _candidates(
 
 
 def compare_tokens(
-    store: PassageSearcher, text: str, stored: Sequence[StoredSection], rows: Sequence[int]
+    store: PassageSearcher,
+    text: str,
+    stored: Sequence[StoredSection],
+    rows: Sequence[int],
+    openings: Sequence[int] = (),
 ) -> Closeness | None:
-    """Compare the question with some of the passages token by token."""
+    """Compare the question token by token with some of the passages, and with the openings of others' documents."""
     with timer("compare_tokens"):
         chosen = [stored[row] for row in rows]
-        packed = store.tokens([each.key for each in chosen])
-        return closeness(token_model(), text, [packed.get(each.key) or _pack_passage(store, each) for each in chosen])
+        chosen += _openings(store, [stored[row] for row in openings])
+        compared = {each.key: each for each in chosen}
+        packed = store.tokens([*compared])
+        texts = [packed.get(key) or _pack_passage(store, each) for key, each in compared.items()]
+        close = closeness(token_model(), text, texts)
+        place = {key: number for number, key in enumerate(compared)}
+        return close and close.take(np.array([place[each.key] for each in chosen]))
+
+
+def _openings(store: PassageSearcher, passages: Sequence[StoredSection]) -> list[StoredSection]:
+    """The first passage of each passage's document."""
+    # Keys are the root's plus an order, and passages come soon after it: what is above them is no passage.
+    near = [range(each.root_key, min(each.root_key + OPENING_SECTIONS, each.key)) for each in passages]
+    before = store.lookup([*chain.from_iterable(near)]) if passages else {}
+    return [
+        next((before[key] for key in keys if key in before and before[key].section.is_passage), each)
+        for each, keys in zip(passages, near, strict=True)
+    ]
 
 
 def _pack_passage(store: PassageSearcher, stored: StoredSection) -> bytes:

@@ -5,7 +5,7 @@ For a document d with its candidate passages:
     V = its best passage's cosine + 0.4 · the whole document's                      meaning
     P = the share of the question's words that its best passage holds, 0–1          words (BM25 over weighted fields)
     K = P where question and document share their script
-      = max(P to P², .85 · best P · how near V is to the best V) otherwise: there words are missing, not zero
+      = max(P to P², .77 · best P · how near V is to the best V) otherwise: there words are missing, not zero
     first = V + 2.5 · K + 0.5 · the share that the next best passage holds
           + 1, if the question asks what something is and a passage says so
           + 0.1 · the share of the question's words in the other language, if they do not share their script
@@ -14,7 +14,8 @@ For a document d with its candidate passages:
 and for the first of them, by the passage with the best cosine + words, token by token (`closeness`):
 
     score = first + 0.5 · passage + 1 · best window + 0.4 · its coverage + 0.4 · title
-          + 0.3 · about, if question and document do not share their script: a title's words are missing there
+          + 0.3 · about + 1 · its opening, if question and document do not share their script: a title's words are
+            missing there, and an opening says what the page is about
 
 A page without text, which is only a title, loses half of that.
 
@@ -70,6 +71,11 @@ ABOUT_WEIGHT = 0.3
 """Weight of how nearly the question is the title of a document in another script. In its own script a title's words say
 so already; counted again, they outweigh the text."""
 
+OPENING_WEIGHT = 1.0
+"""Weight of how much more of the question is in the opening of a document in another script than in the openings of the
+others: which of its passages is the best is less sure there. In the question's own script it harms questions about
+details."""
+
 MAX_CHOSEN_DOCUMENTS, MAX_RIVALS, MAX_RIVAL_GAP = 5, 5, 1.0
 """For the first of these documents, so many other passages that are no further behind are compared as well."""
 
@@ -84,7 +90,7 @@ before it."""
 TRANSLATED_WEIGHT = 0.1
 """Weight of the words in the other language: mostly, they find documents that the first stage must let through."""
 
-OTHER_SCRIPT_FACTOR = 0.85
+OTHER_SCRIPT_FACTOR = 0.77
 """The words that the nearest document in another script than the question's is credited with, as a factor of the best
 share of words in the question's own script."""
 
@@ -145,8 +151,9 @@ class Ranked:
     """Where in the passage its best window begins, as a share of it; 0 for passages that were not compared."""
 
 
-Compare = Callable[[Sequence[int]], Closeness | None]
-"""Compares the question token by token with the passages in these rows; None where that is impossible."""
+Compare = Callable[[Sequence[int], Sequence[int]], Closeness | None]
+"""Compares the question token by token with the passages in these rows, and then with the openings of the documents of
+other rows; None where that is impossible."""
 
 
 def rank_by_meaning(candidates: Candidates, compare: Compare) -> Ranked:
@@ -183,12 +190,17 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
     max_score += TRANSLATED_WEIGHT if candidates.translated.any() else 0
     leading = _leading(_sum(parts))
     rivals = _rivals(candidates, gaps, best, leading[:MAX_CHOSEN_DOCUMENTS])
-    close = compare([*best[leading].tolist(), *rivals])
+    compared = [*best[leading].tolist(), *rivals]
+    is_other_script = candidates.is_other_script[starts][leading]
+    close = compare(compared, best[leading[is_other_script]].tolist())
     if close is not None:
+        openings = close.passage[len(compared) :]
+        opening = np.zeros(len(leading))
+        opening[is_other_script] = openings - openings.sum() / max(len(openings), 1)
+        close = close.take(np.arange(len(compared)))
         if rivals:
             gaps, best, close = _choose_passages(candidates, gaps, best, leading, rivals, close)
         max_score += PASSAGE_WEIGHT + WINDOW_WEIGHT + COVERAGE_WEIGHT + TITLE_WEIGHT
-        is_other_script = candidates.is_other_script[starts][leading]
         max_score += ABOUT_WEIGHT if is_other_script.any() else 0
         for name, weight, values in (
             ("passage", PASSAGE_WEIGHT, close.passage),
@@ -196,6 +208,7 @@ def rank_by_both(candidates: Candidates, compare: Compare) -> Ranked:
             ("coverage", COVERAGE_WEIGHT, close.coverage),
             ("title", TITLE_WEIGHT, close.title),
             ("about", ABOUT_WEIGHT, close.about * is_other_script),
+            ("opening", OPENING_WEIGHT, opening),
         ):
             parts[name] = np.zeros(len(starts))
             parts[name][leading] = weight * values
@@ -255,7 +268,7 @@ def _rank_by_itself(candidates: Candidates, parts: Mapping[str, Floats], max_sco
     total = _sum(parts)
     best = np.lexsort((-total, candidates.document))[_document_starts(candidates)]
     leading = _leading(total[best])
-    return _ranked(candidates, parts, max_score, best, leading, compare(best[leading].tolist()))
+    return _ranked(candidates, parts, max_score, best, leading, compare(best[leading].tolist(), []))
 
 
 def _ranked(
