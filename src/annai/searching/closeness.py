@@ -66,15 +66,18 @@ class Closeness:
         )
 
 
-def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> Closeness | None:
+def closeness(
+    embedder: StaticEmbedder, query: str, packed: Sequence[bytes], counted: int | None = None
+) -> Closeness | None:
     """Compare a question with passages; None if nothing can be compared, as for a question without tokens.
 
-    A token's weight is the length of its vector times its rarity among these passages: a token that all of them hold
-    does not tell them apart. That of a word that says little is less: how rare it is here means nothing.
+    A token's weight is the length of its vector times its rarity among these passages, or the first `counted` of them:
+    a token that all of them hold does not tell them apart. That of a word that says little is less: how rare it is here
+    means nothing.
     """
     asked = question_tokens(embedder, query)
     query_tokens, query_lengths = asked.ids, asked.lengths
-    tokens = _PassageTokens(packed)
+    tokens = _PassageTokens(packed, len(packed) if counted is None else counted)
     if not len(query_tokens) or not len(tokens.distinct):
         return None
     rows, cosines, lengths = asked.compare(tokens.distinct)
@@ -111,8 +114,8 @@ def closeness(embedder: StaticEmbedder, query: str, packed: Sequence[bytes]) -> 
 class _PassageTokens:
     """The tokens of several passages in one array, each as its index among the distinct tokens."""
 
-    def __init__(self, packed: Sequence[bytes]) -> None:
-        self._count = len(packed)
+    def __init__(self, packed: Sequence[bytes], counted: int) -> None:
+        self._count, self._counted = len(packed), counted
         values = np.frombuffer(b"".join(packed), "<u2")
         sizes = np.array([len(each) // 2 for each in packed], np.int64)
         starts = np.cumsum(sizes) - sizes
@@ -135,14 +138,14 @@ class _PassageTokens:
         self._owners = np.repeat(np.arange(self._count), self._lengths)
         is_held = np.zeros((self._count, len(self.distinct)), bool)
         is_held[self._owners, self._tokens] = True
-        self._passage_counts = is_held.sum(axis=0)
+        self._passage_counts = is_held[:counted].sum(axis=0)
 
     def rarity(self, token_ids: Integers) -> Floats:
-        """How rare each token is among the passages."""
+        """How rare each token is among the passages that are counted."""
         counts = np.zeros(len(token_ids), np.int64)
         present = self._is_present[token_ids]
         counts[present] = self._passage_counts[self._index_of[token_ids[present]]]
-        return rarity(counts, self._count)
+        return rarity(counts, self._counted)
 
     def best_by_part(self, similarity: Floats) -> tuple[Floats, Floats, Integers]:
         """The highest similarity in each passage's labels and in each block of text, and each block's passage."""

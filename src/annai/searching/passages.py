@@ -260,7 +260,8 @@ def compare_tokens(
         compared = {each.key: each for each in chosen}
         packed = store.tokens([*compared])
         texts = [packed.get(key) or _pack_passage(store, each) for key, each in compared.items()]
-        close = closeness(token_model(), text, texts)
+        # Only the passages tell how rare a token is: the openings of pages that were found have much in common.
+        close = closeness(token_model(), text, texts, len(rows))
         place = {key: number for number, key in enumerate(compared)}
         return close and close.take(np.array([place[each.key] for each in chosen]))
 
