@@ -216,7 +216,7 @@ def test_how_close_the_openings_are_does_not_move_documents_in_the_question_s_sc
             return replace(close, passage=np.array([*close.passage[: len(rows)], *(opening for _ in openings)]))
 
         scores.append(rank_by_both(found, compare).scores)
-    assert np.allclose(*scores)
+    assert np.allclose(scores[0], scores[1])
 
 
 def test_a_document_that_keeps_to_the_subject_comes_before_one_that_touches_it() -> None:

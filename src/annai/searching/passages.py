@@ -38,7 +38,7 @@ MAX_READ_PASSAGES = 50
 """Passages whose text is read to look for a phrase or a definition."""
 
 OPENING_SECTIONS = 3
-"""A document opens with the first passage among so many of its sections: the first of them stand for all of it."""
+"""The first passage of a document is among so many of its first sections, for 99 of 100: the others only contain it."""
 
 MIN_SCORE_SHARE = 0.25
 """A passage that scores less than this share of the best score is not an answer."""
@@ -268,7 +268,7 @@ def compare_tokens(
 
 def _openings(store: PassageSearcher, passages: Sequence[StoredSection]) -> list[StoredSection]:
     """The first passage of each passage's document."""
-    # Keys are the root's plus an order, and passages come soon after it: what is above them is no passage.
+    # Keys are the root's plus an order. Those up to the passage itself are of its own document.
     near = [range(each.root_key, min(each.root_key + OPENING_SECTIONS, each.key)) for each in passages]
     before = store.lookup([*chain.from_iterable(near)]) if passages else {}
     return [
