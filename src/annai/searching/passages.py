@@ -38,7 +38,8 @@ MAX_READ_PASSAGES = 50
 """Passages whose text is read to look for a phrase or a definition."""
 
 OPENING_SECTIONS = 3
-"""The first passage of a document is among so many of its first sections, for 99 of 100: the others only contain it."""
+"""The first passage of a document is among so many of its first sections, in 99 of 100: the sections
+before it only contain others."""
 
 MIN_SCORE_SHARE = 0.25
 """A passage that scores less than this share of the best score is not an answer."""
