@@ -54,3 +54,13 @@ def test_a_window_knows_its_heading() -> None:
     found = [(each.heading, text[each.heading_start : each.start].strip()) for each in cut_windows(text, "markdown")]
     assert found[:2] == [("", ""), ("The *first*", "## The *first*")]
     assert found[-1] == ("Second", "Second\n------")
+
+
+def test_a_label_is_in_no_window() -> None:
+    shown = "The title\n=========\n\nWhat it says.\n"
+    labels: tuple[tuple[str, Format], ...] = ((".. _a-label:", "rst"), ("(a-label)=", "markdown"))
+    for label, text_format in labels:
+        text = f"{label}\n\n{shown}"
+        (window,) = cut_windows(text, text_format)
+        assert text[window.heading_start : window.end] == shown
+    assert len(cut_windows("(a-label)=", "text")) == 1

@@ -127,8 +127,8 @@ def _blocks(text: str, text_format: Format) -> Iterator[_Block]:
 
 
 def _kind(line: str, text_format: Format) -> str:
-    """What a line begins that does not go on with the one before it; nothing of other lines."""
-    if not line:
+    """What a line begins that does not go on with the one before it; nothing of other lines. A label says nothing."""
+    if not line or (line[0] in ".(" and line[-1] in ":=" and text_format != "text" and _LABEL.match(line)):
         return "blank"
     if line[0] == "#" and text_format == "markdown" and _HEADING.match(line):
         return "heading"
@@ -150,5 +150,6 @@ def _parts(text: str, block: _Block) -> Sequence[tuple[int, int]]:
 _LIST_MARKS = frozenset("-*+•0123456789")
 _FENCE = lazy_pattern(r"(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}(?=[^`]*\Z)|~{3,})")
 _HEADING = lazy_pattern(r"#{1,6}(?:\s|\Z)")
+_LABEL = lazy_pattern(r"\.\. _[^:]+:\Z|\([\w./:-]+\)=\Z")
 _ITEM = lazy_pattern(r"(?:[-*+•]|\d{1,9}[.)])\s+\S")
 _UNDERLINE = lazy_pattern(r"([=\-~^\"'`#*+.])\1{2,}\Z")
