@@ -7,6 +7,8 @@ import pytest
 
 from annai.config import load_config, override
 from annai.engine import Engine
+from annai.searching.windows import Page, RatedWindow, choose_windows
+from annai.types import Document, FileState, Section
 
 Write = Callable[[str, str], Path]
 
@@ -73,3 +75,19 @@ def test_a_page_whose_title_and_headings_have_no_words_is_shown(engine: Engine, 
     (hit, *_) = engine.search("copper cauldron cellar").results
     assert hit.path == "1.md"
     assert any("copper cauldron" in window.text for window in hit.windows)
+
+
+def test_a_long_window_does_not_crowd_out_two_short_ones_that_are_nearly_as_likely() -> None:
+    text = "long " * 100 + "short " * 20 + "brief " * 20
+    document = Document("root", "a.md", "", text, FileState("a.md", 0, 0))
+    spans = [(0, 500, 2.1), (500, 620, 2.0), (620, len(text), 2.0)]
+    sections = [
+        Section(1, 0, 1, str(start), (), (number,), start, end, 1, 1, 9) for number, (start, end, _) in enumerate(spans)
+    ]
+    rated = [
+        RatedWindow(section, start, end, start, rating)
+        for section, (start, end, rating) in zip(sections, spans, strict=True)
+    ]
+    page = Page(document, sections, [(0, len(text), 1.0)], is_asked_for=False)
+    (chosen,) = choose_windows([page], [rated], 150)
+    assert [(each.start, each.end) for each in chosen] == [(500, 620), (620, len(text))]

@@ -5,6 +5,7 @@ text it is. They are those of a conditional logit on questions whose paragraph i
 windows this one answers (`benchmarks/paragraphs.py` fits and judges them; docs/ranking.md has the figures).
 """
 
+import math
 from array import array
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -44,6 +45,10 @@ WEIGHTS: Mapping[str, float] = {
 
 PLACE_TOKENS = 20
 """What is said of a window: where it is."""
+
+SIZE_POWER = 0.5
+"""What makes a window cheap: likely windows are chosen by likelihood / tokens ** this. By likelihood alone long windows
+crowd out short ones; by likelihood per token, the other way round."""
 
 SAME = 0.999
 """Tokens whose cosine is higher are the same."""
@@ -95,15 +100,18 @@ def choose_windows(
     pages: Sequence[Page], rated: Sequence[Sequence[RatedWindow]], tokens: float
 ) -> list[list[RatedWindow]]:
     """The best windows of all pages, as many as have so many tokens together; neighbours are joined."""
-    places = ((page, index) for page, windows in enumerate(rated) for index in range(len(windows)))
-    ranked = sorted(places, key=lambda each: -rated[each[0]][each[1]].rating)
+    costs = {
+        (number, index): PLACE_TOKENS + _about_tokens(page.document.text[window.heading_start : window.end])
+        for number, (page, windows) in enumerate(zip(pages, rated, strict=True))
+        for index, window in enumerate(windows)
+    }
+    ranked = sorted(costs, key=lambda each: SIZE_POWER * math.log(costs[each]) - rated[each[0]][each[1]].rating)
     chosen: set[tuple[int, int]] = set()
     for page, index in ranked:
         window = rated[page][index]
         beside = [each for each in (index - 1, index + 1) if (page, each) in chosen]
         is_joined = any(rated[page][each].section == window.section for each in beside)
-        text = pages[page].document.text[window.heading_start : window.end]
-        cost = _about_tokens(text) + (0 if is_joined else PLACE_TOKENS)
+        cost = costs[page, index] - (PLACE_TOKENS if is_joined else 0)
         if cost <= tokens:
             tokens -= cost
             chosen.add((page, index))

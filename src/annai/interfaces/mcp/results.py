@@ -48,7 +48,9 @@ def answer_result(
     answer: Answer, query: Query, budget: int, notes: Sequence[str] = (), *, is_windows: bool = False
 ) -> ToolResult:
     """Search results within this many tokens: with their windows, or with the content that was asked for."""
-    answer = replace(answer, results=tuple(map(clip_names, answer.results)))
+    # The windows are from all over the document: to name its other sections too takes tokens from them.
+    hits = (replace(each, more=()) for each in answer.results) if is_windows else answer.results
+    answer = replace(answer, results=tuple(map(clip_names, hits)))
     notes = [*notes, *correction_lines(answer), *unmatched_lines(answer), *([answer.note] if answer.note else [])]
     if not answer.confident:
         notes.append("No good match: these are only the nearest sections, and probably do not answer.")
@@ -191,7 +193,6 @@ def _windows(rank: int, hit: Hit) -> Item:
         heading = f" · {place['heading']}" if "heading" in place else ""
         lines += [f"{line_range(window.start_line, window.end_line)}{heading}", fence(window.text)]
     fields["windows"] = shown
-    lines += [f"Also {more_place(each, hit.path)}: {each.heading}" for each in hit.more]
     return fields, "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from annai.answers import Content, Mode, Sort
+from annai.answers import PREVIEW_LINES, Content, Mode, Sort
 from annai.asking.query import (
     MAX_CONDITION_CHARACTERS,
     MAX_DEPTH,
@@ -43,7 +43,7 @@ MIN_TOKENS = 300
 COMPETING = 5
 """Results whose windows share these tokens (`annai.searching.results`)."""
 
-HEADER_TOKENS = 45
+HEADER_TOKENS = 25
 """What is said of a result besides its text."""
 
 MAX_COLLECTION_TOOLS = 8
@@ -309,6 +309,8 @@ class Tools:
             mode=arguments["mode"],
             sort=arguments["sort"],
             content=arguments["content"] or "section",
+            # A line of an exact search is a preview; else one only stands where no more of a text fits.
+            preview_lines=PREVIEW_LINES if arguments["mode"] == "exact" else int(bool(arguments["content"])),
             max_tokens=min(arguments["max_tokens"], self._budget) - HEADER_TOKENS * min(limit, COMPETING),
             clean_only=arguments["clean_only"],
             **_conditions(arguments),
