@@ -24,6 +24,7 @@ from annai.answers import Answer, Hit, Query
 from annai.engine import Engine
 from annai.interfaces.render.answer import print_answer
 from annai.searching.evaluation import read_questions
+from annai.searching.preview import CUT
 from model.corpus import eval_folder
 
 PREVIEW_MARK = "  │ "
@@ -80,7 +81,7 @@ def show(engine: Engine, question: str, count: Counter[str]) -> str:
     for hit in answer.results:
         shown = shown_text(replace(answer, results=(hit,), total=1), engine)
         for line in shown.splitlines():
-            if line.startswith(PREVIEW_MARK):
+            if line.startswith(PREVIEW_MARK) and line != PREVIEW_MARK + CUT:
                 kind = kind_of(line.removeprefix(PREVIEW_MARK).strip(), hit)
                 count.update(["all", *([kind] if kind else [])])
         first = first or shown

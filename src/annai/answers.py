@@ -21,6 +21,9 @@ ANSWERS, MAY_ANSWER = 0.5, 0.05
 PREVIEW_LINES = 3
 """Lines of about 100 columns in each preview."""
 
+FIRST_TIMES = 3
+"""That of the first result has up to so many times as many: most of the best window, and another one."""
+
 WINDOW_TOKENS = 1_500
 """About so many tokens have the windows of five results together."""
 
@@ -86,7 +89,7 @@ class Query:
     content: Content = "section"
     """What the hits carry as their `content`."""
     preview_lines: int = PREVIEW_LINES
-    """How many lines of about 100 columns the hits' `preview` has."""
+    """How many lines of about 100 columns the hits' `preview` has; of the first result up to three times as many."""
     max_tokens: int = WINDOW_TOKENS
     """About how many tokens the windows of five results have together."""
 

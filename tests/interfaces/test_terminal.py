@@ -316,3 +316,15 @@ def test_what_is_piped_is_not_cut(wide: Annai) -> None:
     assert re.search(r"^root +yes +1[23] +\d+ +1 +0 +(just now|\d+ minutes? ago)$", status, re.MULTILINE)
     found = piped(wide, "search", "apple", "--path", f"{LONG}-3.md", environment=narrow).decode()
     assert "An apple of 3 grams. # A long heading 3" in found
+
+
+def test_on_a_terminal_the_first_result_has_more_lines_than_the_others_and_no_more_than_three_times_as_many(
+    annai: Annai, write: Write
+) -> None:
+    for name in ("a", "b"):
+        write(f"{name}.md", f"# Farm {name}\n\n" + "Apples are picked in the autumn, before the frost. " * 60)
+    question = ("when are apples picked?", "--preview-lines", "2")
+    shown = on_a_terminal(annai, "search", *question, environment={"COLUMNS": "100"}).replace("\r", "")
+    first, second = (block.count("│") for block in shown.split("\n\n") if "│" in block)
+    assert second == 2
+    assert 2 < first <= 6

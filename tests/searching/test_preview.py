@@ -67,8 +67,11 @@ def test_a_preview_is_whole_sentences_without_markup_and_its_line_is_the_first_s
 ) -> None:
     write("a.md", PAGE)
     hit = first(engine, "how is a package removed?")
-    assert hit.preview.startswith("A package is removed with the command annai remove. It asks before")
-    assert PAGE.split("\n")[hit.preview_line - 1] == "A package is **removed** with the command"
+    assert hit.preview.startswith(
+        "Packages are useful. They come from the registry.\nA package is removed with the command"
+    )
+    assert "annai remove. It asks before it removes anything. Nothing else is touched.\n" in hit.preview
+    assert PAGE.split("\n")[hit.preview_line - 1].startswith("<Box>Packages are useful.</Box>")
     assert hit.breadcrumbs == "The page › Removing packages"
     assert hit.content in PAGE
 
@@ -88,9 +91,16 @@ def test_japanese_sentences_end_without_a_space() -> None:
     assert shown(text, "コンテナの起動", lines=1) == ("コンテナを起動する手順です。「終わり。」という文です。", 3)
 
 
-def test_a_short_answer_is_shown_with_the_sentences_before_it() -> None:
+def test_a_preview_begins_where_its_window_does_if_what_answers_is_shown_all_the_same() -> None:
     text = "## The heading\n\nAnother paragraph.\n\nPears are green. Plums are blue.\nApples are red."
+    assert shown(text, "apples") == ("Another paragraph.\nPears are green. Plums are blue. Apples are red.", 3)
+    text = f"## The heading\n\n{'The garden is very large. ' * 20}\n\nPears are green. Plums are blue.\nApples are red."
     assert shown(text, "apples") == ("Pears are green. Plums are blue. Apples are red.", 5)
+    text = "## The heading\n\nPears are green.\n\n## Another heading\n\nApples are red."
+    assert shown(text, "apples") == ("Apples are red.", 7)
+
+
+def test_code_is_shown_with_the_sentence_before_it() -> None:
     text = "## The heading\n\nPeel it like this:\n\n```\npeel apple\n```"
     assert shown(text, "peel apple command") == ("Peel it like this:\npeel apple", 3)
 
@@ -136,11 +146,41 @@ def test_directives_and_literal_blocks_of_restructuredtext_are_understood() -> N
     assert shown(text, "apples fruit", text_format="rst") == ("Apples are fruit.\npeel apple", 4)
 
 
-def test_the_number_of_lines_is_as_asked_for(engine: Engine, write: Write) -> None:
-    write("a.md", "# Apples\n\n" + "".join(f"Apple number {number} is red.\n\n" for number in range(30)))
-    assert first(engine, "apple", preview_lines=0).preview == ""
-    assert len(first(engine, "apple", preview_lines=1).preview.split("\n")) == 1
-    assert len(first(engine, "apple", preview_lines=20).preview.split("\n")) == 20
+GARDEN = "The garden is wet, the wall is high, and the cat sleeps in the sun. " * 8
+
+
+def test_the_number_of_lines_is_as_asked_for_and_the_first_result_has_more(engine: Engine, write: Write) -> None:
+    for name in "abc":
+        write(f"{name}.md", "# Apples\n\n" + "".join(f"Apple {name}{number} is red.\n\n" for number in range(90)))
+    for lines in (0, 1, 3, 20):
+        previews = [hit.preview.splitlines() for hit in engine.search("apple", preview_lines=lines)]
+        assert [*map(len, previews)] == [max(2 * lines - 1, 0), lines, lines]
+    assert len(engine.search("apple", offset=1, preview_lines=3)[0].preview.splitlines()) == 3
+
+
+def test_the_first_result_shows_two_places_that_are_nearly_as_good_and_is_found_at_the_best(
+    engine: Engine, write: Write
+) -> None:
+    parts = [GARDEN] * 9
+    parts[6] = "Apples are picked in the autumn, before the first night of frost."
+    for parts[2], is_shown in (
+        ("The apples are picked again in the spring, after the last night of frost.", True),
+        ("The cellar is cool and dry.", False),
+    ):
+        text = "# The farm\n\n" + "\n\n".join(f"## Part {number}\n\n{part}" for number, part in enumerate(parts))
+        write("a.md", text)
+        hit = first(engine, "when are the apples picked, before the frost?")
+        assert hit.preview == (f"{parts[6]}\n…\n{parts[2]}" if is_shown else parts[6])
+        assert text.split("\n")[hit.preview_line - 1] == parts[6]
+
+
+def test_two_places_that_are_neighbours_are_shown_as_one(engine: Engine, write: Write) -> None:
+    one = "Apples are picked in the autumn, before the first night of frost. " * 6
+    other = "In the autumn, whoever picks the apples before the frost needs a ladder. " * 6
+    write("a.md", f"# The farm\n\n{one}\n\n{other}\n\n" + f"{GARDEN}\n\n" * 4)
+    preview = first(engine, "who picks the apples in the autumn, before the frost?").preview
+    assert preview.startswith(f"{one.strip()}\n{other[:70]}")
+    assert len(preview) < 9 * LINE_CELLS
 
 
 def test_a_sentence_that_is_too_long_is_cut() -> None:

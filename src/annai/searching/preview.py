@@ -1,13 +1,16 @@
-"""What is shown of a hit? The sentences of its best window, as people read them."""
+"""What is shown of a hit? The sentences of its best window, as people read them; of the first hit, of two windows."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
+from annai.answers import FIRST_TIMES
 from annai.definitions import dataclass, lazy_pattern
 from annai.embedders.static import token_model
 from annai.searching.closeness import question_tokens
+from annai.searching.windows import RatedWindow
 from annai.text.escapes import cells
 from annai.text.lines import line_at
 from annai.text.outline import has_markup, strip_markup
@@ -18,7 +21,14 @@ LINE_CELLS = 88
 """A line of a preview fits on one of a terminal of 100 columns, also where it breaks before a long word."""
 
 NEARLY = 0.8
-"""What is shown begins with the first sentence from which on it has this share of the best: the beginning explains."""
+"""The best sentence is the first from which on what is shown has this share of the most: the beginning explains."""
+
+MAX_BEHIND = 2.5
+"""Another window is shown if it is at least a twelfth (e ** -2.5) as likely as the best one. One page in seven has
+none; with one on every page hardly more previews would show the answer."""
+
+CUT = "…"
+"""A line of its own between two windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +39,47 @@ class Preview:
     line: int
     position: int
     """Where in the document they begin."""
+    last: int
+    """Where the last of them begins."""
 
 
-def make_preview(question: str, document: Document, section: Section, span: tuple[int, int], lines: int) -> Preview:
-    """A preview of at most so many lines: what answers in a span of a section, and what follows it there."""
+def make_preview(
+    question: str,
+    document: Document,
+    section: Section,
+    span: tuple[int, int],
+    lines: int,
+    windows: Sequence[RatedWindow] = (),
+) -> Preview:
+    """A preview of at most so many lines: what answers in a span of a section, and what follows it there.
+
+    With the windows of the document, of which the span is the best: of up to `FIRST_TIMES` as many lines, and of the
+    next best window too if that is nearly as likely. If they are neighbours, they are shown as one.
+    """
+    if not windows or not lines:
+        return _preview(question, document, section, span, lines)
+    most = lines * FIRST_TIMES
+    shown = _preview(question, document, section, span, 2 * lines - 1)
+    least = max(each.rating for each in windows) - MAX_BEHIND
+    likely = (each for each in windows if each.rating >= least)
+    others = [each for each in likely if each.end <= shown.position or each.start > shown.last]
+    if not others:
+        return shown
+    other = max(others, key=lambda each: each.rating)
+    starts = [each.start for each in windows]
+    is_beside = abs(starts.index(other.start) - starts.index(span[0])) == 1
+    if is_beside and section.start <= other.start < section.end:
+        return _preview(question, document, section, (min(span[0], other.start), max(span[1], other.end)), most)
+    around = other.section
+    if other.start < shown.position < around.end:
+        around = around._replace(end=shown.position)
+    room = most - _count([*shown.text.split("\n"), CUT])
+    second = _preview(question, document, around, (other.start, other.end), room)
+    return replace(shown, text=f"{shown.text}\n{CUT}\n{second.text}") if second.text else shown
+
+
+def _preview(question: str, document: Document, section: Section, span: tuple[int, int], lines: int) -> Preview:
+    """A preview of one place."""
     start, end = span
     sentences: list[Sentence] = []
     if lines:
@@ -41,11 +88,12 @@ def make_preview(question: str, document: Document, section: Section, span: tupl
         # What says nothing is shown by the section around it.
         sentences = sentences or find_sentences(document, section, section)
     if not sentences:
-        return Preview("", line_at(document.text, start), start)
+        return Preview("", line_at(document.text, start), start, start)
     candidates = [each for each in sentences if each.position < end] or sentences
-    text, first = _fitting(sentences, _best_start(question, sentences, len(candidates), lines), lines)
-    at = sentences[first].position
-    return Preview(text, line_at(document.text, at), at)
+    best = _best_start(question, sentences, len(candidates), lines)
+    text, shown = _fitting(sentences, _beginning(sentences, best, lines), lines)
+    at = sentences[shown[0]].position
+    return Preview(text, line_at(document.text, at), at, sentences[shown[-1]].position)
 
 
 def _best_start(question: str, sentences: Sequence[Sentence], count: int, lines: int) -> int:
@@ -67,6 +115,19 @@ def _best_start(question: str, sentences: Sequence[Sentence], count: int, lines:
     return int(np.argmax(scores >= NEARLY * scores.max()))
 
 
+def _beginning(sentences: Sequence[Sentence], best: int, lines: int) -> int:
+    """From which sentence on to show, so that the best one is shown: the window's first if that is possible."""
+    here = [index for index in range(best) if sentences[index].part == sentences[best].part]
+    before = [index for index in here if sentences[index].factor >= _weakest(sentences[best])]
+    fits = before and _count(_layout([sentences[each] for each in (*before, best)])) <= lines
+    return before[0] if fits else best
+
+
+def _weakest(best: Sentence) -> float:
+    """What tells less than this is not shown beside a sentence."""
+    return min(best.factor, CODE_FACTOR)
+
+
 def _followers(sentences: Sequence[Sentence], lines: int) -> list[int]:
     """How many sentences would be shown from each one on, itself included, judged by their length."""
     counts = []
@@ -82,12 +143,12 @@ def _followers(sentences: Sequence[Sentence], lines: int) -> list[int]:
     return counts
 
 
-def _fitting(sentences: Sequence[Sentence], best: int, lines: int) -> tuple[str, int]:
-    """What is shown, and its first sentence: the best one and those after it that fit.
+def _fitting(sentences: Sequence[Sentence], best: int, lines: int) -> tuple[str, list[int]]:
+    """What is shown, and its sentences: the best one and those after it that fit.
 
     Where these leave room, the sentences before it in its paragraph, or before code, which seldom explains itself.
     """
-    weakest = min(sentences[best].factor, CODE_FACTOR)
+    weakest = _weakest(sentences[best])
 
     def beside(step: int) -> Iterator[int]:
         """The sentences after the best one, or before it, up to a heading; without what tells less."""
@@ -102,14 +163,14 @@ def _fitting(sentences: Sequence[Sentence], best: int, lines: int) -> tuple[str,
     chosen = [best]
     shown = _layout([sentences[best]])
     if _count(shown) > lines:
-        return _cut("\n".join(shown), lines * LINE_CELLS), best
+        return _cut("\n".join(shown), lines * LINE_CELLS), [best]
     for step in (1, -1):
         for index in beside(step):
             grown = _layout([sentences[each] for each in sorted((*chosen, index))])
             if _count(grown) > lines:
                 break
             chosen, shown = sorted((*chosen, index)), grown
-    return "\n".join(shown), chosen[0]
+    return "\n".join(shown), chosen
 
 
 def _count(shown: Sequence[str]) -> int:

@@ -175,7 +175,7 @@ def load_hits(
     around = _look_around(store, [passage for each in found.values() for passage in each])
     hits: list[Hit] = []
     for start in range(0, len(competing), COMPETING):
-        hits += _group_hits(competing[start : start + COMPETING], documents, found, around, meant)
+        hits += _group_hits(competing[start : start + COMPETING], first + start, documents, found, around, meant)
     return _tell_documents_once(hits[query.offset - first : query.end - first], query.content)
 
 
@@ -192,12 +192,13 @@ def _tell_documents_once(hits: Sequence[Hit], content: Content) -> list[Hit]:
 
 def _group_hits(
     results: Sequence[Result],
+    offset: int,
     documents: DocumentCache,
     found: Mapping[int, Sequence[ScoredPassage]],
     around: Mapping[int, StoredSection],
     meant: Meant,
 ) -> list[Hit]:
-    """Results whose windows compete. Those that were deleted meanwhile are left out."""
+    """Results whose windows compete, from a rank on. Those that were deleted meanwhile are left out."""
     query = meant.query
     # Where several sections of a document may be shown, or those of one depth, each is what it is.
     may_choose = query.per_document == 1 and not query.depths
@@ -221,7 +222,7 @@ def _group_hits(
     with timer("windows"):
         rated = rate_windows(meant.spelled_out, pages)
         chosen = choose_windows(pages, rated, query.max_tokens)
-    hits = []
+    hits: list[Hit] = []
     for result, page, windows, runs in zip(shown, pages, rated, chosen, strict=True):
         best = max(windows, key=lambda each: each.rating, default=None)
         if best and may_choose:
@@ -229,7 +230,8 @@ def _group_hits(
         section = _whole(result.match, around)
         with timer("preview"):
             place = best or result.match.passage.stored.section
-            preview = make_preview(query.text, page.document, section, (place.start, place.end), query.preview_lines)
+            span, more = (place.start, place.end), [] if offset or hits else windows
+            preview = make_preview(query.text, page.document, section, span, query.preview_lines, more)
         hits.append(_hit(section, result, page.document, preview, runs, query.content))
     return hits
 

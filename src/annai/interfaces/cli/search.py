@@ -125,7 +125,7 @@ class _Search(Command):
     type=click.IntRange(0, MAX_PREVIEW_LINES),
     default=PREVIEW_LINES,
     show_default=True,
-    help="Lines of each result to show.",
+    help="Lines to show of each result; of the first, up to three times as many.",
 )
 @click.option("--explain", is_flag=True, help="Show what each result is ranked by.")
 @click.option("-y", "--yes", is_flag=True, help="Index without asking, however many files there are.")

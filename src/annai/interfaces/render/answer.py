@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from annai.answers import PREVIEW_LINES, Answer, Hit, OtherSection
+from annai.answers import FIRST_TIMES, PREVIEW_LINES, Answer, Hit, OtherSection
 from annai.config import Config
 from annai.errors import QueryError
 from annai.files.pages import place
@@ -72,7 +72,8 @@ def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bo
     width = screen.width
     several = len({hit.collection for hit in answer.results}) > 1
     blocks = [f"{screen.show(line, dim=True)}\n" for line in (*correction_lines(answer), *doubt_lines(answer))]
-    for hit in answer.results:
+    for rank, hit in enumerate(answer.results):
+        most = preview_lines * (1 if rank else FIRST_TIMES)
         path = place(_relative_path(hit, answer.sources), hit.path, hit.preview_line, hit.page)
         address = screen.link(_mark(path, question, screen, bold=True), answer.sources[hit.collection] / hit.path)
         label = screen.show(f"[{hit.collection}] ", fg="magenta") if several else ""
@@ -84,8 +85,7 @@ def _render_text(answer: Answer, screen: Screen, preview_lines: int, explain: bo
             explained = [screen.show(word, dim=True) for word in _explanation(hit).split()]
             lines.append(screen.flow(["  " + explained[0], *explained[1:]]))
         lines += [
-            f"  {screen.show('│', dim=True)} {line}"
-            for line in _preview_lines(hit, question, width - 4, screen, preview_lines)
+            f"  {screen.show('│', dim=True)} {line}" for line in _preview_lines(hit, question, width - 4, screen, most)
         ]
         lines += [f"  {screen.show(_more_line(each, hit.path), dim=True)}" for each in hit.more]
         blocks.append("\n".join(lines) + "\n")
