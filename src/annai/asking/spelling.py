@@ -4,6 +4,9 @@ The index holds stems, names in lower case and katakana words whole, so candidat
 typed and looked up: `configuraton` is one letter from `configuration`, and not from `configur`. Of those that passages
 hold, the one that explains the slip best is taken: how many passages hold it, times how likely such a slip is. A
 passage then shows how it is written, because many words that nobody writes have the same stem.
+
+A word that the bundled model knows whole is no slip, only a word that these documents do not have: `castle` is not
+`cattle`, nor `rugby` `ruby`.
 """
 
 import re
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from annai.answers import Where
 from annai.definitions import lazy_pattern
+from annai.embedders.static import token_model
 from annai.text.fields import FIELD_NAMES, FIELD_WEIGHTS, passage_fields
 from annai.text.tokens import STOP_WORDS, is_cjk, katakana_term, normalise, query_words, spelled_words, stems
 from annai.types import Document, Section
@@ -77,6 +81,7 @@ def find_corrections(store: "PassageSearcher", text: str, where: Where) -> dict[
     words = correctable_words(text)
     counts = store.holding([*words.values()]) if words else {}
     unknown = [word for word, term in words.items() if term not in counts]
+    unknown = [word for word in unknown if len(token_model().token_ids(word)) > 1]
     unknown = [word for word in unknown if not is_cjk(word) or _has_known_pairs(store, word)]
     if len(unknown) > MAX_UNKNOWN_WORDS:
         return {}
