@@ -68,11 +68,7 @@ is judged alone."""
 SET_WEIGHT, SHORT_WEIGHT, BARE_WEIGHT = 300.0, 0.3, 0.7
 """How much the fit counts a set in all, a short question, and a bare word."""
 
-SHORT_STEEPNESS = 2.0
-"""How much steeper the gate for short questions is than it was fitted, so that one threshold serves all questions and
-what is held by documents stays as sure as in a longer question."""
-
-MAX_SHORT_TOLD = 0.064
+MAX_SHORT_TOLD = 0.076
 """The share of the unanswerable short questions for fitting that pass the gate."""
 
 WORD = re.compile(r"[A-Za-z]{5,}|[ァ-ヺー]{4,}|[一-龥]{2,6}")
@@ -155,7 +151,8 @@ def first_documents(evidence: Evidence, count: int) -> Evidence:
     """What is known of the first documents."""
     rows = np.arange(min(count, len(evidence.scores)))
     close = evidence.close.take(rows) if evidence.close else None
-    return Evidence(evidence.scores[rows], evidence.keywords[rows], evidence.is_other_script[rows], close)
+    scores, keywords, translated = (each[rows] for each in (evidence.scores, evidence.keywords, evidence.translated))
+    return Evidence(scores, keywords, translated, evidence.is_other_script[rows], close)
 
 
 def main() -> None:
@@ -223,7 +220,7 @@ def collect_tree(workspace: Path, tree: str, names: Sequence[str], count: int) -
 
 
 def collect_missing_site(workspace: Path, site: str, count: int) -> list[Row]:
-    """docs_en without a site, asked about others and about it."""
+    """docs_en without a site, asked about others, and all that it is asked about the site: there are few."""
     folder, place = eval_folder(), workspace / f"docs_en_without_{site}"
     if not (place / "tree").exists():
         write_files(folder, "docs_en", place / "tree")
@@ -231,11 +228,11 @@ def collect_missing_site(workspace: Path, site: str, count: int) -> list[Row]:
     judgements = read_judgements(folder / "docs_en" / "qrels.tsv")
     with open_indexed(folder, "docs_en", place) as engine:
         recorder = Recorder(engine, f"docs_en without {site}")
-        for question in sample(folder, "docs_en", OWN_QUESTIONS * count):
+        for number, question in enumerate(sample(folder, "docs_en", sys.maxsize)):
             right = relevant(judgements, question)
             if any(path.startswith(f"{site}/") for path in right):
                 recorder.ask("other", question.text, other=site)
-            else:
+            elif number < OWN_QUESTIONS * count:
                 recorder.ask("own", question.text, right)
     return recorder.rows
 
@@ -427,9 +424,7 @@ def interval(said: Floats, right: NDArray[np.bool_]) -> tuple[float, float]:
 def fit(rows: Sequence[Row]) -> None:
     """Fit the weights to these answers, print them, and judge with them from now on."""
     fit_long_gate(rows)
-    with_words, without = fit_short_gates(rows)
-    set_weights("SHORT_WITH_WORDS", with_words)
-    set_weights("SHORT_WITHOUT_WORDS", without)
+    set_weights("SHORT", fit_short_gate(rows))
     # What comes later is fitted with what came before.
     set_weights("FIRST", fit_first(rows))
     set_weights("LATER", fit_later(rows))
@@ -480,29 +475,21 @@ def open_gate(gate: float) -> float:
     return float(gate / (gate + (1 - gate) * np.exp(-confidence.ANSWERABLE)))
 
 
-def fit_short_gates(rows: Sequence[Row]) -> tuple[Floats, Floats]:
-    """The weights of the gate for short questions of which documents hold a word, and of which they hold none.
-
-    Their constants let few through that nothing answers.
-    """
-    fitted, passing = [], []
-    for is_held in (True, False):
-        used = [row for row in rows if is_of_short_gate(row) and (row.evidence.keywords[0] > 0) == is_held]
-        features = np.array([confidence.gate_features(row.evidence)[0] for row in used])
-        right = np.array([row.group == "known" or row.is_answerable for row in used])
-        weights = np.array([1 if row.group == "short" else BARE_WEIGHT for row in used])
-        found = SHORT_STEEPNESS * logistic(features, right, weights, np.ones(len(used)), 1.0)
-        fitted.append(found)
-        passing += (features @ found)[~right & np.array([row.group == "short" for row in used])].tolist()
-    least = np.log(confidence.MIN_GATE / (1 - confidence.MIN_GATE)) - np.quantile(passing, 1 - MAX_SHORT_TOLD)
-    with_words, without = (np.append(each[:-1], each[-1] + least) for each in fitted)
-    return with_words, without
+def fit_short_gate(rows: Sequence[Row]) -> Floats:
+    """The weights of the gate for short questions. Its constant lets few through that nothing answers."""
+    used = [row for row in rows if is_of_short_gate(row)]
+    features = np.array([confidence.short_gate_features(row.evidence)[0] for row in used])
+    right = np.array([row.group == "known" or row.is_answerable for row in used])
+    is_short = np.array([row.group == "short" for row in used])
+    found = logistic(features, right, np.where(is_short, 1, BARE_WEIGHT), np.ones(len(used)), 1.0)
+    passing = np.quantile((features @ found)[is_short & ~right], 1 - MAX_SHORT_TOLD)
+    return np.append(found[:-1], found[-1] + np.log(confidence.MIN_GATE / (1 - confidence.MIN_GATE)) - passing)
 
 
 def is_of_short_gate(row: Row) -> bool:
     """Whether the gate for short questions is fitted to it: it is answered by one of the first, or by nothing."""
     close = row.evidence.close
-    is_short = close is not None and close.query_tokens <= confidence.MAX_SHORT_TOKENS
+    is_short = close is not None and close.query_words <= confidence.MAX_SHORT_WORDS
     is_clear = row.group in ("known", "unknown", "other") or row.among(SHORT_SHOWN) or not row.is_answerable
     is_plain = row.mode == "hybrid" and not (row.group == "other" and is_hard(row.tree, row.other))
     return row.is_for_fitting and is_short and is_clear and is_plain and "without" not in row.tree

@@ -67,7 +67,7 @@ def equally_close(rows: Sequence[int], openings: Sequence[int]) -> Closeness:
     """Every passage as close as every other."""
     count = len(rows) + len(openings)
     half = np.full(count, 0.5, np.float32)
-    return Closeness(half, half, half, half, half, half, np.zeros(count, bool), query_tokens=5)
+    return Closeness(half, half, half, half, half, half, np.zeros(count, bool), query_tokens=5, query_words=5)
 
 
 @given(candidates(), st.booleans())

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from annai.definitions import dataclass
 from annai.embedders.static import StaticEmbedder, vector_lengths
+from annai.embedders.subwords import WORD_START
 from annai.text.tokens import word_weight, words
 
 Floats = NDArray[np.float32]
@@ -51,6 +52,8 @@ class Closeness:
     """Whether the passage has no text, only labels."""
     query_tokens: int
     """How many different tokens the question has."""
+    query_words: int
+    """The same, where a word in Latin letters counts once, of however many tokens it is made."""
 
     def take(self, rows: Integers) -> "Closeness":
         """That of some of the passages."""
@@ -63,6 +66,7 @@ class Closeness:
             self.place[rows],
             self.is_empty[rows],
             self.query_tokens,
+            self.query_words,
         )
 
 
@@ -108,7 +112,7 @@ def closeness(
     highest = np.ascontiguousarray(similarity.T).max(axis=0)
     title = tokens.title_coverage(highest, lengths * tokens.rarity(tokens.distinct))
     about = np.minimum(title, _weighted_sums(tokens.best_in_title(similarity), own_weights))
-    return Closeness(passage, window, title, coverage, about, place, tokens.is_empty, len(query_tokens))
+    return Closeness(passage, window, title, coverage, about, place, tokens.is_empty, len(query_tokens), asked.words)
 
 
 class _PassageTokens:
@@ -203,6 +207,8 @@ class QuestionTokens:
         self._model = model
         self.ids: Integers = ids[heaviest].astype(np.int64)
         self.lengths: Floats = lengths[heaviest]
+        self.words = sum(not _continues_word(model.piece(token)) for token in self.ids.tolist())
+        """How many words they are, where each token of a script without spaces is one."""
         self.directions: Floats = vectors[heaviest] / self.lengths[:, None]
         """Their vectors, of length 1."""
         # Passages, windows and sentences of one search have mostly the same tokens; row 0 is of none.
@@ -240,6 +246,11 @@ def _word_weights(embedder: StaticEmbedder, token_ids: Integers) -> Floats:
 @lru_cache(maxsize=4096)
 def _piece_weight(piece: str) -> float:
     return 1.0 if any(word_weight(word) == 1 for word in words(piece)) else LITTLE_WORD_WEIGHT
+
+
+def _continues_word(piece: str) -> bool:
+    """Whether a token is a later part of a word in Latin letters."""
+    return piece.isascii() and not piece.startswith(WORD_START)
 
 
 def _weighted_sums(similarity: Floats, weights: Floats) -> Floats:

@@ -291,6 +291,7 @@ def _ranked(
     evidence = confidence.Evidence(
         document_scores[leading][order],
         _share(candidates.keywords[rows], np.asarray(1 - candidates.spare_words))[order],
+        candidates.translated[rows][order],
         candidates.is_other_script[rows][order],
         close.take(order) if close else None,
     )
