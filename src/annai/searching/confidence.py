@@ -36,8 +36,8 @@ the mean of fits with either of the two, which believes long questions in legal 
 doubts short questions about English prose: a quarter, and for other scripts a third, of the way to the second.
 """
 
-MAX_SHORT_WORDS = 3
-SHORT = np.array([3.45, 3.0, 1.69, 2.55, -2.83, -5.57])
+MAX_SHORT_WORDS = 2
+SHORT = np.array([3.46, 2.72, 1.68, 2.32, -2.77, -5.33])
 """The weights of `short_gate_features`, for questions of at most so many words, whose documents may hold none of them
 and yet answer: a synonym, or a translation, is as near as it is."""
 
