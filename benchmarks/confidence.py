@@ -68,7 +68,7 @@ is judged alone."""
 SET_WEIGHT, SHORT_WEIGHT, BARE_WEIGHT = 300.0, 0.3, 0.7
 """How much the fit counts a set in all, a short question, and a bare word."""
 
-MAX_SHORT_TOLD = 0.076
+MAX_SHORT_TOLD = 0.08
 """The share of the unanswerable short questions for fitting that pass the gate."""
 
 WORD = re.compile(r"[A-Za-z]{5,}|[ァ-ヺー]{4,}|[一-龥]{2,6}")
