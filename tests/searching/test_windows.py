@@ -77,6 +77,11 @@ def test_a_page_whose_title_and_headings_have_no_words_is_shown(engine: Engine, 
     assert any("copper cauldron" in window.text for window in hit.windows)
 
 
+def test_a_page_that_is_only_a_heading_is_shown(engine: Engine, write: Write) -> None:
+    write("only.md", "# Rhubarb\n")
+    assert engine.search("rhubarb", paths=["only.md"]).results[0].title == "Rhubarb"
+
+
 def test_a_long_window_does_not_crowd_out_two_short_ones_that_are_nearly_as_likely() -> None:
     text = "long " * 100 + "short " * 20 + "brief " * 20
     document = Document("root", "a.md", "", text, FileState("a.md", 0, 0))

@@ -185,7 +185,7 @@ def find_places(pages: Sequence[Page]) -> Places:
             headings += [Heading(page.document, section, each) for each in cut.headings]
     rows = np.frombuffer(b"".join([each.windows for each in cuts])).reshape(-1, 8)
     owner, start, end, heading_start, length, counts = rows.T[[0, 1, 2, 3, 4, 7]].astype(np.int64)
-    sizes = [len(each.windows) // rows[:1].nbytes for each in cuts]
+    sizes = [len(each.windows) // (rows.shape[1] * rows.itemsize) for each in cuts]
     first_heading, offset, page_of = np.array(sections, np.int64).reshape(-1, 3).T.repeat(sizes, axis=1)
     return Places(
         headings,
