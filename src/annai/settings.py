@@ -199,7 +199,7 @@ class Embedding(Section):
     provider: str = setting(
         "static",
         "static: the bundled model, Japanese and English; sentence-transformers: any Hugging Face model, or a folder "
-        "(annai[local]); onnx: a folder with an ONNX model (annai[onnx]); gemini: Google's API (annai[gemini]); "
+        "(annai[local]); onnx: a folder with an ONNX model (annai[onnx]); gemini: Google's API; "
         "openai: any OpenAI-compatible API (OpenAI, Ollama, LM Studio, vLLM, TEI, llama.cpp); "
         "use: Google's multilingual sentence encoder (annai[use]); hashing: words only, no model.",
         plugins="annai.embedders",

@@ -1,21 +1,24 @@
-"""What does a text mean to Google's Gemini? Through google-genai, which is told what each text is for."""
+"""What does a text mean to Google's Gemini? The service is told what each text is for.
+
+The requests are those of Google's own library, google-genai, which the tests compare them with.
+"""
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from urllib.parse import quote
 
 from annai.config import secret
 from annai.embedders.base import Embedder, Kind
 from annai.embedders.service import ServiceEmbedder
 from annai.errors import EmbedderError
 from annai.models.catalog import KEY_VARIABLES
-from annai.models.extras import ModelUnavailable, load_extra
 from annai.models.names import known_model
-from annai.models.remote import ServiceError, redact, status_error
+from annai.models.remote import ServiceError, post_json
 from annai.models.vectors import NO_PREFIXES, Prefixes, configured_dimension, identity
 from annai.settings import Embedding, Retry
 
 PROVIDER = "gemini"
+DEFAULT_URL, API_VERSION = "https://generativelanguage.googleapis.com", "v1"
 DEFAULT_MODEL = "gemini-embedding-001"
 
 DEFAULT_DIMENSION = 768
@@ -53,23 +56,22 @@ class GeminiEmbedder(ServiceEmbedder):
 
     def request(self, texts: Sequence[str], kind: Kind) -> Sequence[Sequence[float]]:
         """One request for all the texts."""
-        client, types, errors = self._service
         prefix, task_type = self._prefixes.of(kind), self._task_types.of(kind)
-        contents = [types.Content(parts=[types.Part(text=prefix + text)]) for text in texts]
-        options = types.EmbedContentConfig(task_type=task_type or None, output_dimensionality=self.dimension)
+        model = self._name if "/" in self._name else f"models/{self._name}"
+        options = {"model": model, "outputDimensionality": self.dimension}
+        if task_type:
+            options["taskType"] = task_type
+        answer = post_json(
+            f"{self._base_url(DEFAULT_URL)}/{API_VERSION}/{quote(model)}:batchEmbedContents",
+            {"requests": [{"content": {"parts": [{"text": prefix + text}]}, **options} for text in texts]},
+            key=self._key,
+            key_header="x-goog-api-key",
+            timeout=self._settings.timeout_seconds,
+        )
         try:
-            answer = client.models.embed_content(model=self._name, contents=contents, config=options)
-        except errors.APIError as error:
-            headers = getattr(error.response, "headers", None) or {}
-            detail = redact(self._key, str(error.message or error.status or ""))
-            raise status_error(error.code, headers.get("Retry-After"), f"it answered {error.code}: {detail}") from None
-        except Exception as error:
-            # The network's errors have many classes, and one of them may hold the request with its key.
-            raise ServiceError(
-                f"it cannot be reached, or it sent an incomplete or invalid answer ({type(error).__name__})",
-                transient=True,
-            ) from None
-        return [list(each.values or ()) for each in answer.embeddings or ()]
+            return [list(map(float, each["values"])) for each in answer["embeddings"]]
+        except (KeyError, TypeError, ValueError):
+            raise ServiceError("its answer has no vectors", transient=True) from None
 
     @cached_property
     def _key(self) -> str:
@@ -81,15 +83,3 @@ class GeminiEmbedder(ServiceEmbedder):
                 f"environment variable {' or '.join(variables)}."
             )
         return key
-
-    @cached_property
-    def _service(self) -> tuple[Any, Any, Any]:
-        """The client, and the modules of its types and errors; made with the first text."""
-        try:
-            genai = load_extra(PROVIDER)
-        except ModelUnavailable as error:
-            raise EmbedderError(str(error)) from None
-        timeout = int(self._settings.timeout_seconds * 1000)
-        options = genai.types.HttpOptions(base_url=self._base_url() or None, timeout=timeout)
-        client = genai.Client(api_key=self._key, vertexai=False, http_options=options)
-        return client, genai.types, load_extra(PROVIDER, "google.genai.errors")

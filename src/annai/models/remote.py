@@ -84,11 +84,14 @@ def retry(call: Callable[[], T], settings: Retry, *, max_wait: float = math.inf)
     raise AssertionError("a range of at least one has a last attempt")
 
 
-def post_json(url: str, body: object, *, key: str = "", timeout: float = 60.0) -> Json:
-    """Send JSON and return the JSON of the response. Raises `ServiceError`; no message contains the key."""
+def post_json(url: str, body: object, *, key: str = "", key_header: str = "", timeout: float = 60.0) -> Json:
+    """Send JSON and return the JSON of the response. Raises `ServiceError`; no message contains the key.
+
+    The key is sent as a bearer token, or in a header of its own.
+    """
     headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "annai"}
     if key:
-        headers["Authorization"] = f"Bearer {key}"
+        headers |= {key_header: key} if key_header else {"Authorization": f"Bearer {key}"}
     address = redact_url(url)
     deadline = time.monotonic() + timeout
     try:

@@ -8,7 +8,7 @@ import click
 
 CHATTY = (
     *("charset_normalizer", "filelock", "urllib3", "httpx", "httpx2", "httpcore", "httpcore2"),
-    *("google_genai", "sentence_transformers", "transformers", "huggingface_hub", "torch"),
+    *("sentence_transformers", "transformers", "huggingface_hub", "torch"),
 )
 """Libraries whose own words `--verbose` leaves out: they are many, and may hold what a request holds."""
 
