@@ -69,6 +69,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/vectors.py
 	$(BIN)/python benchmarks/static.py
 	$(BIN)/python benchmarks/embedders.py
+	$(BIN)/python benchmarks/services.py
 	$(BIN)/python benchmarks/server.py
 	$(BIN)/python benchmarks/team.py
 	$(BIN)/python benchmarks/mcp_start.py

@@ -18,9 +18,11 @@ from annai.embedders.base import Embedder, load_embedder
 from annai.embedders.service import BYTES_PER_TOKEN
 from annai.engine import Engine
 from annai.errors import ConfigError, EmbedderError
+from annai.indexing import indexer
 from annai.models import remote
 from annai.models.remote import Json
 from annai.settings import Embedding, Retry
+from annai.types import ImportMode
 from tests import service as services
 from tests.conftest import Annai, state_of, trust
 from tests.service import Service
@@ -168,6 +170,47 @@ def test_gemini_is_sent_at_most_a_hundred_texts_filled_across_files(
         sizes = sorted(len(each.body["requests"]) for each in service.requests)
         assert sizes == [1, 20, 100]  # The first asks which model it is.
         assert engine.search(Query("number7", mode="vector")).results[0].path == "7.md"
+
+
+@pytest.mark.parametrize("cache_mb", [500, 0])
+@pytest.mark.parametrize("mode", ["update", "replace"])
+def test_an_import_sends_full_requests_whatever_the_files_hold(
+    docs: Path, service: Service, monkeypatch: pytest.MonkeyPatch, mode: ImportMode, cache_mb: int
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    # Claimed from the queue in three parts, and written in batches whose passages are no multiple of a request's.
+    monkeypatch.setattr(indexer, "CLAIM_SECONDS", 0.0)
+    for number in range(300):
+        parts = "".join(f"## Part {part}\n\nfruit{number} number{part}\n\n" for part in range(1 + number * 7 % 13))
+        (docs / f"{number}.md").write_text(f"# Page {number}\n\n{parts}")
+    (docs / "annai.toml").write_text(
+        f'[embedding]\nprovider = "gemini"\nbase_url = "{service.url}"\ncache_mb = {cache_mb}\n'
+    )
+    trust(docs)
+    with Engine(load_config(docs_dir=docs)) as engine:
+        summary = engine.import_collection(mode=mode)
+        assert (summary.added, summary.failed, summary.passages) == (300, 0, len(service.texts()) - 1)
+        assert len(service.requests) == -(-summary.passages // 100) + 1  # The first asks which model it is.
+        assert len({*service.texts()}) == len(service.texts())
+        assert engine.store.requests.counts().keys() <= {"completed"}
+        for number in (0, 99, 127, 128, 299):
+            assert engine.search(Query(f"fruit{number}", mode="vector")).results[0].path == f"{number}.md"
+
+
+def test_a_file_that_waits_for_a_full_request_is_indexed_though_nothing_follows(
+    docs: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Never is there enough for a request, and each claim ends where more is due.
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    monkeypatch.setattr(indexer, "CLAIM_SECONDS", 0.0)
+    monkeypatch.setattr(indexer, "CLAIM_FILES", 3)
+    for number in range(9):
+        (docs / f"{number}.md").write_text(f"# Page {number}\n\ntext number{number}")
+    (docs / "annai.toml").write_text(f'[embedding]\nprovider = "gemini"\nbase_url = "{service.url}"\n')
+    trust(docs)
+    with Engine(load_config(docs_dir=docs)) as engine:
+        assert engine.import_collection().added == 9
+        assert len({*service.texts()}) == len(service.texts()) == 10
 
 
 def test_requests_run_in_parallel_up_to_the_limit(make: Make, service: Service) -> None:

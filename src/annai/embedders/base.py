@@ -2,9 +2,10 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Sequence
 from importlib import import_module
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -53,8 +54,8 @@ class Embedder(ABC):
     """The limit of a batch: the `length` of its longest text times the number of texts, since short ones are padded."""
     parallel_batches: int = 1
     """How many batches may be embedded at the same time."""
-    may_change: bool = False
-    """Whether another model may answer to the same name one day, as that of a service may."""
+    is_service: bool = False
+    """Whether it asks a service: each batch is a request, and another model may answer to the same name one day."""
     is_watched: bool = False
     """Whether to probe the model with the first question, for somebody who compares it with an index."""
     probed: str = ""
@@ -65,6 +66,8 @@ class Embedder(ABC):
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size or DEFAULT_BATCH_SIZE
         self._is_dimension_learned = False
+        self._ahead: dict[str, Vectors] = {}
+        """Vectors that `embed_ahead` made and `embed_documents` was not asked for yet, by their texts."""
 
     @abstractmethod
     def embed_batch(self, texts: Sequence[str], kind: Kind) -> Vectors:
@@ -102,16 +105,40 @@ class Embedder(ABC):
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """The vectors of texts, one row each, in their order."""
-        if self.cache is None:
-            return self._embed(texts, "document")
-        vectors = self.cache.get_or_embed(self.identity, texts, lambda missing: self._embed(missing, "document"))
-        self._learn_dimension(vectors.shape[1])
-        return vectors
+        known = {text: self._ahead.pop(text) for text in {*texts} & self._ahead.keys()}
+        if not known:
+            return self._embed_documents(texts)
+        others = [text for text in texts if text not in known]
+        known |= zip(others, self._embed_documents(others), strict=True)
+        return np.stack([known[text] for text in texts])
+
+    def embed_ahead(self, texts: Sequence[str]) -> set[str]:
+        """Embed as many of the first texts as fill whole batches, for `embed_documents`; the others are returned.
+
+        Batches that can be embedded at the same time are filled together, if there are texts for that.
+        """
+        self._ahead = {text: self._ahead[text] for text in texts if text in self._ahead}
+        unknown = [text for text in dict.fromkeys(texts) if text not in self._ahead]
+        if self.cache is not None:
+            unknown = self.cache.missing(self.identity, unknown)
+        ends = [*accumulate(len(self._windows(text)) for text in unknown)]
+        windows, at_once = ends[-1] if ends else 0, self.batch_size * self.parallel_batches
+        room = windows // at_once * at_once or windows // self.batch_size * self.batch_size
+        count = bisect_right(ends, room)
+        self._ahead |= zip(unknown[:count], self._embed_documents(unknown[:count]), strict=True)
+        return {*unknown[count:]}
 
     def close(self) -> None:
         """Unload the model and close the cache; the next text opens them again."""
         if self.cache is not None:
             self.cache.close()
+
+    def _embed_documents(self, texts: Sequence[str]) -> Vectors:
+        if self.cache is None:
+            return self._embed(texts, "document")
+        vectors = self.cache.get_or_embed(self.identity, texts, lambda missing: self._embed(missing, "document"))
+        self._learn_dimension(vectors.shape[1])
+        return vectors
 
     def _embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
         windows: list[tuple[str, int]] = []

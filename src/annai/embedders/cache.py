@@ -72,6 +72,12 @@ class VectorCache:
         # New vectors are rounded too, so that a text has the same vector before and after it is cached.
         return normalise_rows(np.stack([vectors[key] for key in keys]).astype(np.float32))
 
+    def missing(self, identity: str, texts: Sequence[str]) -> list[str]:
+        """Those of the texts whose vectors are not in the cache."""
+        keys = [_key(identity, text) for text in texts]
+        known = self._attempt(lambda connection: _read(connection, keys)) or {}
+        return [text for key, text in zip(keys, texts, strict=True) if key not in known]
+
     def check_model(self, identity: str, probe: str) -> None:
         """Forget everything if another model answers to this name than the one that made the vectors."""
 

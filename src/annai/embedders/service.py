@@ -25,7 +25,7 @@ DEFAULT_MAX_TOKENS = 512
 class ServiceEmbedder(Embedder):
     """Asks a service for vectors; a service implements `request`."""
 
-    may_change = True
+    is_service = True
 
     def __init__(self, settings: Embedding, retry: Retry, known: KnownModel | None, batch_size: int) -> None:
         super().__init__(settings.batch_size or batch_size)

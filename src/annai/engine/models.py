@@ -21,7 +21,7 @@ class Embedders:
         with self._lock:
             if settings not in self._loaded:
                 embedder = load_embedder(settings, self._config.model, self._config.retry, cache=self._cache)
-                embedder.is_watched = embedder.may_change
+                embedder.is_watched = embedder.is_service
                 self._loaded[settings] = embedder
             return self._loaded[settings]
 

@@ -16,12 +16,7 @@ from annai.types import Document, Section
 
 def add_features(documents: Sequence[tuple[Document, Sequence[Section]]], embedder: Embedder) -> list[IndexedDocument]:
     """Documents with their sections, ready to be written; the passages of all of them are embedded together."""
-    passages = [
-        passage_fields(document, section)
-        for document, sections in documents
-        for section in sections
-        if section.is_passage
-    ]
+    passages = [passage for each in documents for passage in _passages(*each)]
     tokens = TextTokens(token_model())
     keywords = extract_all(passages, also=tokens.__getitem__)
     if embedder.is_additive:
@@ -64,10 +59,19 @@ def weighted_sums(embed_sums: Callable[[Sequence[str]], Vectors], passages: Sequ
     return total.astype(np.float32)
 
 
+def embedded_texts(document: Document, sections: Sequence[Section]) -> list[str]:
+    """The texts of a document that any embedder but an additive one embeds."""
+    return [embedded_text(passage) for passage in _passages(document, sections)]
+
+
 def embedded_text(passage: Fields) -> str:
     """What any other embedder reads: a passage after its title and headings, since alone it seldom says enough."""
     headings = " > ".join(dict.fromkeys((passage.title, *passage.headings.split("\n"))))
     return f"{headings}\n{passage.body}"
+
+
+def _passages(document: Document, sections: Sequence[Section]) -> list[Fields]:
+    return [passage_fields(document, section) for section in sections if section.is_passage]
 
 
 def _cap(sums: Vectors, weight: float, body: Vectors) -> Vectors:

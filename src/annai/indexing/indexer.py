@@ -62,19 +62,21 @@ class Indexer:
             claimed = self._store.requests.claim(limit, here(self._store, self._config))
             if not claimed:
                 return None
-            outcomes, error = self._process_groups(_groups(claimed), run)
+            outcomes, error = self._process_groups(_groups(claimed), run, more_follow=len(claimed) == limit)
         except BaseException:
             # Interrupted, or the store failed: this process has not died, and none of the files is to blame.
             with contextlib.suppress(StoreError):
                 self._store.requests.recover(died=False)
             raise
-        if error or run.should_stop():
+        if outcomes.total() < len(claimed):
             self._store.requests.recover(died=False)
         if error:
             raise error
         return outcomes
 
-    def _process_groups(self, groups: Iterable[Sequence[Request]], run: Run) -> tuple[Outcomes, Exception | None]:
+    def _process_groups(
+        self, groups: Iterable[Sequence[Request]], run: Run, *, more_follow: bool
+    ) -> tuple[Outcomes, Exception | None]:
         """Take groups of requests through the pipeline; what became of the files, and the first error."""
         outcomes: Outcomes = Counter()
         errors: dict[str, Exception] = {}
@@ -84,7 +86,7 @@ class Indexer:
                 continue
             remaining = {request.path: request for request in group}
             try:
-                outcomes += self._process_requests(name, remaining, run)
+                outcomes += self._process_requests(name, remaining, run, more_follow=more_follow)
             except Exception as error:
                 errors[name] = error
                 retried = {path: self._retry(request, str(error)) for path, request in remaining.items()}
@@ -148,7 +150,7 @@ class Indexer:
         self._store.save_collection(dataclasses.replace(built, imported_at=timestamp()))
         return Replaced(outcomes, found.left_out)
 
-    def _process_requests(self, name: str, requests: dict[str, Request], run: Run) -> Outcomes:
+    def _process_requests(self, name: str, requests: dict[str, Request], run: Run, *, more_follow: bool) -> Outcomes:
         """Compare the requested files with the disk, and index those that changed; what is done leaves `requests`."""
         try:
             collection = find(self._store, self._config, name)
@@ -160,7 +162,7 @@ class Indexer:
         changes = [change for change in found.changes if change.path in requests]
         outcomes = self._finish_unchanged(collection.name, requests, found)
         killers = self._killers(collection, changes, requests)
-        for batch in self._pipeline.apply(collection, changes, run, killers):
+        for batch in self._pipeline.apply(collection, changes, run, killers, more_follow=more_follow):
             self._comparison.note_indexed(collection.name, [each.change.path for each in batch])
             done = {each.change.path: self._result(requests[each.change.path], each) for each in batch}
             self._finish(collection.name, requests, done)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Container, Iterator, Sequence
+from itertools import chain
 from time import perf_counter
 
 from annai.config import Config
@@ -58,25 +59,45 @@ class Pipeline:
         return self._embedder_of(collection.name.removesuffix(STAGING_SUFFIX))
 
     def apply(
-        self, collection: Collection, changes: Sequence[Change], run: Run, killers: Container[str] = ()
+        self,
+        collection: Collection,
+        changes: Sequence[Change],
+        run: Run,
+        killers: Container[str] = (),
+        *,
+        more_follow: bool = False,
     ) -> Iterator[list[Prepared]]:
-        """Take changes through the pipeline, batch by batch; each batch is written when it is yielded."""
+        """Take changes through the pipeline, batch by batch; each batch is written when it is yielded.
+
+        A service gets full requests: files that do not fill one wait for those of the next batch. If `more_follow` in
+        another call, they are left to that one, unless nothing else is done in this.
+        """
         embedder = self.embedder(collection)
-        # A service gets full requests, filled across files, several at a time.
         least = ADDITIVE_BATCH_PASSAGES if embedder.is_additive else BATCH_PASSAGES
         max_passages = max(least, embedder.batch_size * embedder.parallel_batches)
         # What needs no embedder comes first: it is in the first batch, and done even if there is none.
         ordered = sorted(changes, key=lambda change: change.kind in TO_READ)
-        is_checked = False
-        for batch in batches(self._prepare(collection, ordered, killers, run), max_passages):
+        groups = batches(self._prepare(collection, ordered, killers, run), max_passages)
+        waiting: list[Prepared] = []
+        is_any_written = False
+        for group in chain(groups, [[]] if more_follow else []):
+            waiting += group
             try:
-                if not is_checked and any(each.document for each in batch):
-                    collection, is_checked = record_model(self._store, collection, embedder), True
-                written = self.write(collection, batch)
+                if collection.name not in run.recognized and any(each.document for each in waiting):
+                    record_model(self._store, collection, embedder)
+                    run.recognized.add(collection.name)
+                ready, waiting = _fill(waiting, embedder)
+                written = self.write(collection, ready)
             except EmbedderError:
-                yield self.write(collection, [each for each in batch if not each.document])
+                yield self.write(collection, [each for each in group if not each.document])
                 raise
-            yield written
+            if written:
+                is_any_written = True
+                yield written
+        if more_follow and is_any_written:
+            run.put_back(waiting)
+        elif waiting:
+            yield self.write(collection, waiting)
 
     def write(self, collection: Collection, batch: list[Prepared]) -> list[Prepared]:
         """Embed and write a batch; a document that makes this fail is isolated and stored as a problem."""
@@ -151,3 +172,18 @@ class Pipeline:
                 yield prepare(collection, change, self._config, self._clock)
         if is_shared:
             yield from run.processes.prepare(collection, to_read, here)
+
+
+def _fill(waiting: list[Prepared], embedder: Embedder) -> tuple[list[Prepared], list[Prepared]]:
+    """Embed what fills whole requests; the files that can be written now, and those that must wait for others."""
+    if not embedder.is_service:
+        return waiting, []
+    from annai.indexing.features import embedded_texts  # most searches find nothing changed
+
+    texts = [embedded_texts(each.document, each.sections) if each.document else [] for each in waiting]
+    rest = embedder.embed_ahead([text for own in texts for text in own])
+    ready: list[Prepared] = []
+    others: list[Prepared] = []
+    for each, own in zip(waiting, texts, strict=True):
+        (ready if rest.isdisjoint(own) else others).append(each)
+    return ready, others

@@ -1,6 +1,6 @@
 """How far is a run of indexing, who works for it, and shall it stop?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from types import TracebackType
 from typing import Self
@@ -22,6 +22,8 @@ class Run:
     ) -> None:
         self.processes = Processes(config)
         self.done = Done(0, 0)
+        self.recognized: set[str] = set()
+        """The collections whose model was compared with the one that made their vectors."""
         self._started = perf_counter()
         self._progress = progress
         self._stop = stop
@@ -47,11 +49,13 @@ class Run:
 
     def count(self, prepared: Prepared) -> None:
         """A file was prepared."""
-        done = self.done
-        size = prepared.document.state.size if prepared.document else 0
-        files = done.files + 1
-        self.done = Done(files, max(done.total, files), done.size + size, done.passages + prepared.passages)
+        self._count(prepared, 1)
         self._tell()
+
+    def put_back(self, prepared: Iterable[Prepared]) -> None:
+        """These files will be prepared once more."""
+        for each in prepared:
+            self._count(each, -1)
 
     def should_stop(self) -> bool:
         """Whether to end after the current batch."""
@@ -69,6 +73,11 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.processes.close()
+
+    def _count(self, prepared: Prepared, times: int) -> None:
+        done, size = self.done, prepared.document.state.size if prepared.document else 0
+        files, passages = done.files + times, done.passages + times * prepared.passages
+        self.done = Done(files, max(done.total, files), done.size + times * size, passages)
 
     def _tell(self) -> None:
         if self._progress:
