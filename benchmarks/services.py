@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -30,6 +31,15 @@ BATCH = 100
 """What Gemini takes at once."""
 
 SEARCHES = 9
+
+
+class Taken(NamedTuple):
+    """What a command said, and took."""
+
+    said: dict[str, object]
+    seconds: float
+    processor_seconds: float
+    megabytes: float
 
 
 def main() -> None:
@@ -69,7 +79,7 @@ def report(service: Service, folder: Path, annai: Path) -> None:
     environment = {**os.environ, **homes, "GEMINI_API_KEY": "key"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # As where annai is installed.
 
-    def run(*arguments: str) -> tuple[dict[str, object], float, float, float]:
+    def run(*arguments: str) -> Taken:
         start = perf_counter()
         process = subprocess.Popen([annai, *arguments], stdout=subprocess.PIPE, env=environment, cwd=folder / "docs")
         with process:
@@ -78,23 +88,22 @@ def report(service: Service, folder: Path, annai: Path) -> None:
             process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode > 1:  # A search that finds nothing good says 1.
             sys.exit(f"annai {' '.join(arguments)} ended with {process.returncode}")
-        return (
-            json.loads(said or b"{}"),
-            perf_counter() - start,
-            usage.ru_utime + usage.ru_stime,
-            usage.ru_maxrss / 1000,
-        )
+        seconds = perf_counter() - start
+        return Taken(json.loads(said or b"{}"), seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000)
 
-    imported, seconds, processor_seconds, megabytes = run("import", "--json")
-    requests, passages = len(service.requests), int(str(imported["passages"]))
+    imported = run("import", "--json")
+    requests, passages = len(service.requests), int(str(imported.said["passages"]))
     _, *searches = [run("search", f"word{number} word{number + 1}", "--json") for number in range(SEARCHES + 1)]
-    search = [statistics.median(each[column] for each in searches) for column in (1, 2, 3)]
+    seconds, processor, megabytes = (
+        statistics.median(column)
+        for column in zip(*((each.seconds, each.processor_seconds, each.megabytes) for each in searches), strict=True)
+    )
     print(f"{passages:,} passages\n\n| what | measured |\n|---|---|")
     print(f"| requests of the import | {requests}, of which {math.ceil(passages / BATCH)} + 1 are needed |")
-    print(f"| seconds of the import, processor | {seconds:.1f}, {processor_seconds:.1f} |")
-    print(f"| peak memory of the import | {megabytes:.0f} MB |")
-    print(f"| seconds of a search, processor | {search[0]:.2f}, {search[1]:.2f} (median of {SEARCHES}) |")
-    print(f"| peak memory of a search | {search[2]:.0f} MB |")
+    print(f"| seconds of the import, processor | {imported.seconds:.1f}, {imported.processor_seconds:.1f} |")
+    print(f"| peak memory of the import | {imported.megabytes:.0f} MB |")
+    print(f"| seconds of a search, processor | {seconds:.2f}, {processor:.2f} (median of {SEARCHES}) |")
+    print(f"| peak memory of a search | {megabytes:.0f} MB |")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,9 @@ Progress = Callable[[Done], None]
 Confirm = Callable[[int, float], bool]
 """Asked before a large first index, with the number of files and the seconds it may take."""
 
+MOST_REQUESTS = 1000
+"""Lines of the queue that one call returns."""
+
 LOCAL_PARAMETERS = frozenset({"progress", "confirm"})
 """Parameters that are functions of the caller's: they do not travel."""
 
@@ -265,8 +268,14 @@ class Project(ABC):
 
     @operation("get_requests", "read")
     @abstractmethod
-    def requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
-        """The queue, newest first."""
+    def requests(
+        self, status: RequestStatus | None = None, collection: str = "", limit: int = 100, path: str = ""
+    ) -> list[Request]:
+        """The queue and its history: what waits, what is being indexed, and then what ended last.
+
+        Of all files, or of what a path names as `locate` takes it, though it may be gone by now. What ended is kept for
+        `worker.keep_days`.
+        """
 
     @property
     @abstractmethod

@@ -358,7 +358,7 @@ class Watcher(Section):
 class Worker(Section):
     """[worker]: how the queue of files to index is processed."""
 
-    keep_days: float = setting(7.0, "Delete finished requests from the queue after this many days.", minimum=0)
+    keep_days: float = setting(7.0, "Days for which `annai index log` remembers what was indexed.", minimum=0)
     retries: int = setting(3, "Retries for a file that failed.", minimum=0, maximum=100)
     processes: int = setting(
         0,

@@ -118,7 +118,7 @@ class Request:
     started_at: str = ""
     completed_at: str = ""
     error: str = ""
-    """Why it failed or was skipped, or why the last attempt failed."""
+    """Why it failed, was skipped or waits, or what else is to be said of it."""
     attempts: int = 0
     """How often it was tried in vain."""
 

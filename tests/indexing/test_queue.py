@@ -32,7 +32,7 @@ def queue(store: Store) -> Requests:
 
 def states(queue: Requests) -> list[tuple[str, str]]:
     """Path and status of every request, oldest first."""
-    return [(request.path, request.status) for request in reversed(queue.latest(limit=1000))]
+    return [(each.path, each.status) for each in sorted(queue.latest(limit=1000), key=lambda each: each.id)]
 
 
 def test_the_oldest_is_claimed_first_and_only_once(queue: Requests) -> None:

@@ -164,7 +164,7 @@ CALLS: dict[str, list[dict[str, object]]] = {
     "import_collection": [{"name": "personnel"}, {"name": "personnel", "mode": "replace"}],
     "rebuild_index": [{"paths": ["payroll"]}, {"paths": ["personnel:salaries.md"]}],
     "index_document": [{"path": "payroll/salaries.md"}],
-    "get_requests": [{}, {"collection": "personnel"}],
+    "get_requests": [{}, {"collection": "personnel"}, {"path": "payroll"}, {"path": "personnel:salaries.md"}],
 }
 """For every call, what somebody would try who wants to see the other collection."""
 

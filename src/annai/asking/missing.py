@@ -53,6 +53,8 @@ _INDEX_IT = "indexing it alone is quick (`annai index rebuild PATH`, or the tool
 def _waiting(request: Request) -> str:
     if request.status == "processing":
         return "it is being indexed right now; ask again in a moment"
+    if request.error and not request.attempts:
+        return f"it waits ({request.error})"
     if request.error:
         return f"the last attempt failed ({request.error}), and it is tried again"
     return f"it waits in the queue; {_INDEX_IT}"

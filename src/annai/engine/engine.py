@@ -16,7 +16,14 @@ from annai.config import Config, make_folders
 from annai.embedders.base import Embedder
 from annai.engine.answering import Answering
 from annai.engine.models import Embedders
-from annai.engine.status import LeftOutCounts, collection_status, files_in_progress, latest_errors, searched_names
+from annai.engine.status import (
+    LeftOutCounts,
+    collection_status,
+    files_in_progress,
+    history,
+    latest_errors,
+    searched_names,
+)
 from annai.errors import (
     AnnaiError,
     CollectionError,
@@ -33,7 +40,7 @@ from annai.indexing.lock import IndexLock
 from annai.indexing.pipeline import Pipeline
 from annai.indexing.recognition import check_embedder
 from annai.indexing.updates import POLL_SECONDS, Updates
-from annai.project import Confirm, Progress, Project, waiting_files
+from annai.project import MOST_REQUESTS, Confirm, Progress, Project, waiting_files
 from annai.rerankers.base import Reranker, load_reranker
 from annai.state import found_by_chance
 from annai.stores.base import STAGING_SUFFIX, Store, load_store
@@ -55,9 +62,6 @@ from annai.types import (
 
 SEARCH_WAIT_SECONDS = 2.0
 """How long a search waits for files that another process, or this server's worker, is indexing."""
-
-MOST_REQUESTS = 1000
-"""Lines of the queue that one call returns."""
 
 MOST_QUEUED = 100
 """Requests that are returned when files were queued."""
@@ -395,10 +399,14 @@ class Engine(Project):
             problem=self.store.problem,
         )
 
-    def requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
-        """The queue, newest first."""
+    def requests(
+        self, status: RequestStatus | None = None, collection: str = "", limit: int = 100, path: str = ""
+    ) -> list[Request]:
+        """The queue and its history, newest first."""
         if not 1 <= limit <= MOST_REQUESTS:
             raise QueryError(f"limit must be between 1 and {MOST_REQUESTS:,}, not {limit}.")
+        if path:
+            return history(self.store, self.config, path, status, collection, limit)
         return self.store.requests.latest(status, collection, limit)
 
     def sources(self) -> dict[str, Path]:

@@ -1,16 +1,18 @@
 """What state is a project in? What each collection holds and leaves out, and what went wrong lately."""
 
 import time
+import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
 
 from annai import collection as collections
+from annai.asking.references import find_parts, meanings
 from annai.config import Config
-from annai.errors import CollectionError
+from annai.errors import CollectionError, NotFound
 from annai.files.scanner import left_out
 from annai.indexing.comparison import Comparison
-from annai.stores.base import Store
-from annai.types import Collection, CollectionStatus, FileState, LeftOut, Request
+from annai.stores.base import Store, newest_first
+from annai.types import Collection, CollectionStatus, FileState, LeftOut, Request, RequestStatus
 
 STATUS_ERRORS = STATUS_FILES = 5
 
@@ -70,7 +72,36 @@ def files_in_progress(store: Store) -> tuple[str, ...]:
 
 
 def latest_errors(store: Store) -> tuple[Request, ...]:
-    """The last requests that failed, or are to be retried."""
-    failed = store.requests.latest("failed", limit=STATUS_ERRORS)
-    found = [*failed, *store.requests.latest("pending", limit=STATUS_ERRORS)]
-    return tuple(sorted((each for each in found if each.error), key=lambda each: -each.id)[:STATUS_ERRORS])
+    """The last requests that failed, or wait for a reason; not those whose files were indexed since."""
+    failed = [each for each in store.requests.latest("failed", limit=STATUS_ERRORS) if not _is_indexed(store, each)]
+    waiting = [each for each in store.requests.latest("pending", limit=STATUS_ERRORS) if each.error]
+    return tuple([*failed, *waiting][:STATUS_ERRORS])
+
+
+def history(
+    store: Store, config: Config, path: str, status: RequestStatus | None, collection: str, limit: int
+) -> list[Request]:
+    """The requests for what a path names, newest first: for a file or folder that is there, or that once was."""
+    try:
+        named = {each.name: under for each, under in find_parts(store, config, [path])}
+    except NotFound:
+        sources = collections.sources(store, config)
+        named = next(
+            (
+                {name: [inner] for name, inner in tier.items()}
+                for tier in meanings(sources, config, unicodedata.normalize("NFC", path))
+                if any(store.requests.latest(None, name, 1, [inner]) for name, inner in tier.items() if inner)
+            ),
+            {},
+        )
+        if not named:
+            raise
+    names = [name for name in named if collection in ("", name)]
+    found = (each for name in names for each in store.requests.latest(status, name, limit, named[name]))
+    return newest_first(found)[:limit]
+
+
+def _is_indexed(store: Store, request: Request) -> bool:
+    """Whether the file of a request is indexed as it is."""
+    state = store.states(request.collection, [request.path]).get(request.path)
+    return state is not None and state.problem is None

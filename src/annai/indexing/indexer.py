@@ -29,6 +29,9 @@ long, since those who prepare files wait while the last of them are written."""
 RETRY_SECONDS, RETRY_FACTOR = 2.0, 4.0
 """Seconds before a failed request is retried, and how many times longer each further wait is."""
 
+DELETED = "the file was deleted"
+"""What a history says of a request that removed a document."""
+
 Outcomes = Counter[tuple[str, str]]
 """(collection, outcome) → files; an outcome is added, updated, deleted, unchanged, skipped or failed."""
 
@@ -237,7 +240,9 @@ class Indexer:
         state = write.document.state if write.document else write.state
         if write.outcome == "unchanged":
             return RequestResult(request.id, "skipped", "nothing has changed", state.hash if state else "")
-        return RequestResult(request.id, "completed", hash=state.hash if state else "")
+        if state is None:
+            return RequestResult(request.id, "completed", DELETED)
+        return RequestResult(request.id, "completed", hash=state.hash)
 
     def _retry(self, request: Request, error: str) -> RequestResult:
         """Retry the request later, each time after a longer pause; after the last retry it has failed."""

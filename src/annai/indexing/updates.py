@@ -24,6 +24,8 @@ IMPORT_WAIT_SECONDS = 30.0
 
 POLL_SECONDS = 0.02
 
+DAY_SECONDS = 86_400.0
+
 logger = logging.getLogger(__name__)
 
 
@@ -169,6 +171,7 @@ class Updates:
         if run.total:
             run.expect(run.total, run.total)
         if outcomes and not run.should_stop():
+            self._store.requests.prune(self._config.worker.keep_days * DAY_SECONDS)
             self._store.tidy()
         run.check()
         self._indexer.log_times()

@@ -184,9 +184,11 @@ class PermittedProject(Project):
         """The state of the project, or of one collection."""
         return self.engine.status(name)
 
-    def requests(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
-        """The queue, newest first."""
-        return self.engine.requests(status, collection, limit)
+    def requests(
+        self, status: RequestStatus | None = None, collection: str = "", limit: int = 100, path: str = ""
+    ) -> list[Request]:
+        """The queue and its history."""
+        return self.engine.requests(status, collection, limit, path)
 
     @property
     def read_only(self) -> bool:

@@ -19,7 +19,7 @@ from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Done, Progress,
 from annai.serving.connection import CALL_SECONDS, Connection
 
 if TYPE_CHECKING:
-    from annai.types import ImportSummary, Queued, Selection, Status
+    from annai.types import ImportSummary, Queued, Request, RequestStatus, Selection, Status
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Client(Project):
     update_collection = _remote(Project.update_collection)
     delete_collection = _remote(Project.delete_collection)
     import_collection = _remote(Project.import_collection)
-    requests = _remote(Project.requests)
+    _requests = _remote(Project.requests)
     _locate = _remote(Project.locate)
     _rebuild = _remote(Project.rebuild)
     _request_index = _remote(Project.request_index)
@@ -102,6 +102,12 @@ class Client(Project):
     def request_index(self, path: str, force: bool = False) -> "Queued":
         """Queue what lies under a path, and return without waiting."""
         return _from_here(lambda spell: self._request_index(spell(path), force))
+
+    def requests(
+        self, status: "RequestStatus | None" = None, collection: str = "", limit: int = 100, path: str = ""
+    ) -> "list[Request]":
+        """The queue and its history, newest first."""
+        return _from_here(lambda spell: self._requests(status, collection, limit, spell(path) if path else ""))
 
     def refresh(
         self,

@@ -116,6 +116,11 @@ class RequestResult:
     """Seconds to wait before it is tried again."""
 
 
+def newest_first(requests: Iterable[Request]) -> list[Request]:
+    """Requests in the order of a history: what is not ended yet, then what ended last."""
+    return sorted(requests, key=lambda each: (not each.completed_at, each.completed_at, each.id), reverse=True)
+
+
 class Requests(ABC):
     """The queue: paths to look at again, and what came of it.
 
@@ -169,8 +174,17 @@ class Requests(ABC):
         """How many requests, of these collections, are in each state."""
 
     @abstractmethod
-    def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
-        """The latest requests, newest first."""
+    def latest(
+        self,
+        status: RequestStatus | None = None,
+        collection: str = "",
+        limit: int = 100,
+        under: Sequence[str] | None = None,
+    ) -> list[Request]:
+        """The latest requests as `newest_first` orders them, or only those of some files and folders.
+
+        `under` are these, as `DocumentReader.states` takes them.
+        """
 
     @abstractmethod
     def due(self, collections: Sequence[str] | None = None) -> int:

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, RequestResult, Requests
+from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, RequestResult, Requests, newest_first
+from annai.stores.paths import is_under
 from annai.stores.rows import SUPERSEDED
 from annai.timer import timestamp
 from annai.types import Request, RequestStatus
@@ -111,11 +112,24 @@ class MemoryRequests(Requests):
             rows = self._rows.values()
             return Counter(row.status for row in rows if collections is None or row.collection in collections)
 
-    def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
-        """The latest, newest first."""
+    def latest(
+        self,
+        status: RequestStatus | None = None,
+        collection: str = "",
+        limit: int = 100,
+        under: Sequence[str] | None = None,
+    ) -> list[Request]:
+        """The latest."""
         with self._lock:
-            rows = [*reversed(self._rows.values())]
-        return [row for row in rows if status in (None, row.status) and collection in ("", row.collection)][:limit]
+            rows = [*self._rows.values()]
+        wanted = (
+            row
+            for row in rows
+            if status in (None, row.status)
+            and collection in ("", row.collection)
+            and (under is None or is_under(row.path, under))
+        )
+        return newest_first(wanted)[:limit]
 
     def due(self, collections: Sequence[str] | None = None) -> int:
         """What is being processed, and what is pending and due."""

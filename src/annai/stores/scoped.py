@@ -11,7 +11,17 @@ from typing import NoReturn
 
 from annai.answers import Where
 from annai.errors import StoreError
-from annai.stores.base import IndexedDocument, Inventory, RequestResult, Requests, Scored, Store, StoredText, Vectors
+from annai.stores.base import (
+    IndexedDocument,
+    Inventory,
+    RequestResult,
+    Requests,
+    Scored,
+    Store,
+    StoredText,
+    Vectors,
+    newest_first,
+)
 from annai.text.fields import FIELD_WEIGHTS, FieldWeights
 from annai.types import (
     Collection,
@@ -209,11 +219,17 @@ class _ScopedRequests(Requests):
         """Of the scope."""
         return self._requests.counts(self._narrowed(collections))
 
-    def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
+    def latest(
+        self,
+        status: RequestStatus | None = None,
+        collection: str = "",
+        limit: int = 100,
+        under: Sequence[str] | None = None,
+    ) -> list[Request]:
         """Those of the scope."""
         names = self._narrowed([collection] if collection else None)
-        found = [each for name in names for each in self._requests.latest(status, name, limit)]
-        return sorted(found, key=lambda each: -each.id)[:limit]
+        found = (each for name in names for each in self._requests.latest(status, name, limit, under))
+        return newest_first(found)[:limit]
 
     def due(self, collections: Sequence[str] | None = None) -> int:
         """Of the scope."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from annai.answers import Where
 from annai.stores.base import LONGEST_PAUSE_SECONDS, RequestResult, Store
 from annai.testing.store_samples import Opener, indexed, matching_paths, nearest_paths
+from annai.timer import timestamp
 from annai.types import Collection
 
 
@@ -68,6 +69,31 @@ def test_what_is_finished_is_written_down(store: Store) -> None:
     assert store.requests.due() == 0
     assert 3500 < (store.requests.due_in() or 0) <= 3600
     assert [each.path for each in store.requests.latest("failed", "a")] == ["bad.md"]
+
+
+def test_the_history_has_what_ended_last_first_and_knows_folders(store: Store) -> None:
+    paths = ["guide/one.md", "guide/two.md", "guide0.md", "it's.md"]
+    numbers = dict(zip(paths, store.requests.add("a", paths), strict=True))
+    store.requests.add("b", ["guide/one.md"])
+    store.requests.claim(10, ["a"])
+    for path in reversed(paths[1:]):
+        store.requests.finish([RequestResult(numbers[path], "completed")])
+        now = timestamp()  # to the millisecond
+        while timestamp() == now:
+            pass
+    # What is done first has a number below all others.
+    store.requests.add("a", ["late.md"], first=True)
+    (late,) = store.requests.claim(1, ["a"])
+    store.requests.finish([RequestResult(late.id, "completed")])
+    assert [each.path for each in store.requests.latest(collection="a")] == [
+        *("guide/one.md", "late.md", "guide/two.md", "guide0.md", "it's.md"),
+    ]
+    assert [each.path for each in store.requests.latest("completed", limit=2)] == ["late.md", "guide/two.md"]
+    assert [each.path for each in store.requests.latest(None, "a", under=["guide"])] == ["guide/one.md", "guide/two.md"]
+    assert [each.path for each in store.requests.latest("completed", "a", under=["guide", "it's.md"])] == [
+        *("guide/two.md", "it's.md"),
+    ]
+    assert store.requests.latest(None, "a", under=[]) == store.requests.latest(None, "a", under=["nothing"]) == []
 
 
 def test_a_retry_steps_back_for_a_newer_request(store: Store) -> None:

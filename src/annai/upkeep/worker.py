@@ -57,8 +57,6 @@ MENDING_SECONDS = 60.0
 STORE = ":store"
 """Under what the last error of that is remembered: no name of a collection."""
 
-DAY_SECONDS, PRUNE_SECONDS = 86_400.0, 3_600.0
-
 
 class Worker:
     """Keeps a project's index fresh while this process lives.
@@ -81,7 +79,6 @@ class Worker:
         self._next_scan = 0.0
         self._is_reconciled = False
         """Whether everything was compared with the disk since the watcher started, or since a burst."""
-        self._next_prune = 0.0
         self._next_mending = 0.0
         self._errors: dict[str, str] = {}
         """The last error of each collection, and under "" that of indexing: one that comes again is logged once."""
@@ -185,9 +182,6 @@ class Worker:
         if self._engine.store.problem and time.monotonic() >= self._next_mending:
             self._succeeds(STORE, self._engine.mend_store)
             self._next_mending = time.monotonic() + MENDING_SECONDS
-        if time.monotonic() >= self._next_prune:
-            self._engine.store.requests.prune(self._engine.config.worker.keep_days * DAY_SECONDS)
-            self._next_prune = time.monotonic() + PRUNE_SECONDS
         if not self._changed:
             due_in = self._engine.store.requests.due_in(collections.here(self._engine.store, self._engine.config))
             self._pause(POLL_SECONDS if due_in is None else min(max(due_in, POLL_SECONDS / 10), POLL_SECONDS))

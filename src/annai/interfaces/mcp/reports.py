@@ -17,7 +17,7 @@ from annai.interfaces.mcp.budget import (
     paginate,
 )
 from annai.interfaces.mcp.results import NOTE_TOKENS, ToolResult
-from annai.interfaces.render.notes import left_out_lines, searched_sentence, summary_line
+from annai.interfaces.render.notes import left_out_lines, searched_sentence, state_word, summary_line
 from annai.interfaces.render.records import collection_json
 from annai.project import waiting_files
 from annai.serving.wire import plain
@@ -131,7 +131,7 @@ def status_result(
         *row_lines,
         *([f"Being indexed now: {', '.join(indexing)}"] if indexing else []),
         *([f"Not indexed ({total:,}):", _list(named)] if named else []),
-        *(["Failed, to be tried again:", _list(fields["errors"])] if fields["errors"] else []),
+        *(["Failed, or waiting:", _list(fields["errors"])] if fields["errors"] else []),
         *(["Left out:", _list(fields["left_out"])] if fields["left_out"] else []),
         *([f"Fields for `where`: {'; '.join(fields['fields'])}."] if fields["fields"] else []),
         f"Embedder {fields['embedder']}; index `{fields['database']}`, {status.size_on_disk:,} bytes.",
@@ -156,10 +156,10 @@ def _field_line(field: MetadataField) -> str:
 
 
 def error_lines(status: Status) -> list[str]:
-    """The latest requests that failed, with the reasons; those that failed for good are among the problems too."""
+    """The latest requests that failed or wait, with the reasons; what failed for good is among the problems too."""
     known = {(each.collection.name, state.path) for each in status.collections for state in each.problems}
     failed = [each for each in status.errors if (each.collection, each.path) not in known]
-    return [f"{each.collection}:{each.path}: {each.error}" for each in failed]
+    return [f"{each.collection}:{each.path} {state_word(each.status)}: {each.error}" for each in failed]
 
 
 def problem_lines(collections: Sequence[CollectionStatus]) -> list[str]:

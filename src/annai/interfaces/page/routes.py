@@ -182,7 +182,7 @@ class Page:
         try:
             requests = engine.store.requests
             counts = requests.counts()
-            newest = requests.latest(limit=1)
+            newest = requests.latest("completed", limit=1)
             processing = requests.latest("processing", limit=3)
             collections = engine.list_collections()
         except AnnaiError as error:

@@ -8,7 +8,10 @@ from annai.files.pages import page_name
 from annai.interfaces.render.units import counted
 
 if TYPE_CHECKING:
-    from annai.types import ImportSummary, LeftOut, Status, StoredSection
+    from annai.types import ImportSummary, LeftOut, RequestStatus, Status, StoredSection
+
+STATE_WORDS: "dict[RequestStatus, str]" = {"pending": "waiting", "processing": "being indexed"}
+"""What states are called that people would not understand."""
 
 MAX_KINDS = 6
 """Kinds of files that are not read which are named; the others are counted together."""
@@ -75,15 +78,21 @@ def searched_sentence(status: "Status") -> str:
 
 def queue_lines(status: "Status") -> list[tuple[str, ...]]:
     """The state of the queue, as parts of lines: what waits, what is being indexed, and what failed lately."""
-    counts = {str(state): count for state, count in status.requests.items()}
-    names = {"pending": "waiting", "processing": "being indexed", "failed": "failed"}
-    shown = [f"{counts[state]:,} {name}" for state, name in names.items() if counts.get(state)]
+    counts = status.requests
+    states: tuple[RequestStatus, ...] = ("pending", "processing", "failed")
+    shown = [f"{counts[each]:,} {state_word(each)}" for each in states if counts.get(each)]
     lines: list[tuple[str, ...]] = [("Queue     ", ", ".join(shown) or "empty: everything is indexed")]
     lines += [("Indexing  ", path) for path in status.indexing]
     for request in status.errors:
-        tried = f" (tried {request.attempts} times)" if request.attempts > 1 else ""
-        lines.append(("Failed    ", f"{request.collection}:{request.path}:", f"{request.error}{tried}"))
+        tried = f" (tried {counted(request.attempts, 'time')})" if request.attempts else ""
+        label = state_word(request.status).capitalize()
+        lines.append((f"{label:10}", f"{request.collection}:{request.path}:", f"{request.error}{tried}"))
     return lines
+
+
+def state_word(status: "RequestStatus") -> str:
+    """What the state of a request is called for people."""
+    return STATE_WORDS.get(status, status)
 
 
 def summary_line(summary: "ImportSummary") -> str:

@@ -16,6 +16,13 @@ def size(count: int) -> str:
     return f"{amount:.1f} GB"
 
 
+def local_time(timestamp: str) -> str:
+    """When something was, by the clock of this machine; empty if it has not come."""
+    from datetime import datetime  # only where one is shown
+
+    return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M:%S}" if timestamp else ""
+
+
 def time_ago(timestamp: str) -> str:
     """How long ago something was, for people; a date if that is long ago, and empty if it has not come."""
     from datetime import UTC, datetime  # only where one is shown

@@ -125,12 +125,21 @@ class PostgresRequests(Requests):
         )
         return dict(rows)
 
-    def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
-        """The latest, newest first."""
+    def latest(
+        self,
+        status: RequestStatus | None = None,
+        collection: str = "",
+        limit: int = 100,
+        under: Sequence[str] | None = None,
+    ) -> list[Request]:
+        """The latest."""
+        paths = None if under is None else [escape(path) for path in under]
         rows = self._database.rows(
             f"""SELECT {names(REQUEST_COLUMNS)} FROM annai_requests WHERE (%s::text IS NULL OR status = %s)
-            AND (%s = '' OR collection = %s) ORDER BY id DESC LIMIT %s""",
-            (status, status, collection, collection, limit),
+            AND (%s = '' OR collection = %s) AND (%s::text[] IS NULL OR EXISTS (SELECT 1 FROM unnest(%s::text[]) AS w
+                WHERE path = w OR (path > w || '/' AND path < w || '0')))
+            ORDER BY completed_at DESC NULLS FIRST, id DESC LIMIT %s""",
+            (status, status, collection, collection, paths, paths, limit),
         )
         return [_request(row) for row in rows]
 
@@ -158,7 +167,7 @@ class PostgresRequests(Requests):
         """Delete what ended before."""
         with self._database.writing():
             self._database.rows(
-                """DELETE FROM annai_requests WHERE status NOT IN ('pending', 'processing')
+                """DELETE FROM annai_requests WHERE status IN ('completed', 'failed', 'skipped')
                 AND completed_at < clock_timestamp() - make_interval(secs => %s)""",
                 (older_than,),
             )

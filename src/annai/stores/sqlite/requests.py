@@ -137,12 +137,21 @@ class SqliteRequests(Requests):
         )
         return dict(rows)
 
-    def latest(self, status: RequestStatus | None = None, collection: str = "", limit: int = 100) -> list[Request]:
-        """The latest, newest first."""
+    def latest(
+        self,
+        status: RequestStatus | None = None,
+        collection: str = "",
+        limit: int = 100,
+        under: Sequence[str] | None = None,
+    ) -> list[Request]:
+        """Those of one status come from an index that has them in this order."""
         rows = self._database.rows(
-            f"""SELECT {names(REQUEST_COLUMNS)} FROM index_requests
-            WHERE (?1 IS NULL OR status = ?1) AND (?2 = '' OR collection = ?2) ORDER BY id DESC LIMIT ?3""",
-            (status, collection, limit),
+            f"""SELECT {names(REQUEST_COLUMNS)} FROM index_requests r
+            WHERE {"status = ?1" if status else "?1 IS NULL"} AND (?2 = '' OR collection = ?2)
+            AND (?3 IS NULL OR EXISTS (SELECT 1 FROM json_each(?3)
+                WHERE r.path = value OR (r.path > value || '/' AND r.path < value || '0')))
+            ORDER BY {"" if status else "completed_at = '' DESC,"} completed_at DESC, id DESC LIMIT ?4""",
+            (status, collection, _json(under), limit),
         )
         return [Request(*row) for row in rows]
 
@@ -170,7 +179,7 @@ class SqliteRequests(Requests):
         """Delete what ended before."""
         with self._database.writing():
             self._database.rows(
-                "DELETE FROM index_requests WHERE status NOT IN ('pending', 'processing') AND completed_at < ?",
+                "DELETE FROM index_requests WHERE status IN ('completed', 'failed', 'skipped') AND completed_at < ?",
                 (timestamp(-older_than),),
             )
 
