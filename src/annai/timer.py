@@ -15,13 +15,13 @@ def timestamp(seconds_from_now: float = 0.0) -> str:
 
 
 @contextmanager
-def timer(label: str) -> Iterator[None]:
-    """Log how long the block took, as `[TIMER] label: 1.2ms`."""
+def timer(label: str, detail: str = "") -> Iterator[None]:
+    """Log how long the block took, as `[TIMER] label: 1.2ms (detail)`."""
     start = time.perf_counter()
     try:
         yield
     finally:
-        logger.debug("[TIMER] %s: %.1fms", label, (time.perf_counter() - start) * 1000)
+        _log(label, time.perf_counter() - start, detail)
 
 
 class Stopwatch:
@@ -31,16 +31,25 @@ class Stopwatch:
         self._seconds: dict[str, float] = {}
 
     @contextmanager
-    def measure(self, label: str) -> Iterator[None]:
-        """Count the block's time under the label."""
+    def measure(self, label: str, detail: str) -> Iterator[None]:
+        """Log the block's time, and count it under the label."""
         start = time.perf_counter()
         try:
             yield
         finally:
-            self._seconds[label] = self._seconds.get(label, 0.0) + time.perf_counter() - start
+            self.add(label, time.perf_counter() - start, detail)
+
+    def add(self, label: str, seconds: float, detail: str) -> None:
+        """Log the time of a step that was measured elsewhere, and count it under the label."""
+        self._seconds[label] = self._seconds.get(label, 0.0) + seconds
+        _log(f"  {label}", seconds, detail)
 
     def report(self) -> None:
         """Log every label's total, in the order in which the labels first came, and start over."""
         for label, seconds in self._seconds.items():
-            logger.debug("[TIMER] %s: %.1fms", label, seconds * 1000)
+            _log(label, seconds, "")
         self._seconds.clear()
+
+
+def _log(label: str, seconds: float, detail: str) -> None:
+    logger.debug("[TIMER] %s: %.1fms%s", label, seconds * 1000, f" ({detail})" if detail else "")

@@ -1,6 +1,7 @@
 """Do embedders that are services keep the contract, whatever the network does? With a service on this machine."""
 
 import logging
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -442,6 +443,7 @@ def test_the_key_is_in_no_output_and_in_no_file(docs: Path, service: Service, pr
     assert "answered 401" in done.stderr
     outputs += [done.stdout, done.stderr]
     assert any(KEY in each.headers.values() or f"Bearer {KEY}" in each.headers.values() for each in service.requests)
+    assert re.search(rf"\[TIMER\] request: [\d.]+ms \(texts=1, {re.escape(base)}/", "".join(outputs))
     assert KEY not in "".join(outputs)
     for file in state_of(docs).rglob("*"):
         assert file.is_dir() or KEY.encode() not in file.read_bytes(), file

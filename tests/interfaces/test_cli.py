@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import EXAMPLES, Annai, results
+from annai.indexing.processes import PARALLEL_FROM_FILES
+from tests.conftest import EXAMPLES, Annai, results, state_of
 
 Write = Callable[[str, str], Path]
 
@@ -136,10 +137,35 @@ def test_other_sections_of_a_document_are_named_below_it(annai: Annai, write: Wr
 
 def test_verbose_tells_the_steps_on_standard_error(annai: Annai, write: Write) -> None:
     write("a.md", "# Title\n\nSome apple text.")
-    told = annai("--verbose", "search", "apple").stderr
+    told = annai("--verbose", "search", "apple", "-n", "3").stderr
+    assert 'DEBUG [search] query="apple", top_k=3\n' in told
     for step in ("scan", "read", "split", "embed", "write", "query_embedding", "vector_query", "keyword_query"):
         assert f"[TIMER] {step}: " in told
     assert "[TIMER] search_total: " in told
+
+
+def test_verbose_tells_the_times_of_files_that_other_processes_prepare(annai: Annai, write: Write) -> None:
+    with (annai.folder / "annai.toml").open("a") as settings:
+        settings.write("[worker]\nprocesses = 2\n")
+    for number in range(PARALLEL_FROM_FILES + 1):
+        write(f"{number}.md", f"# Page {number}")
+    told = annai("import", "--verbose").stderr
+    for step in ("read", "split", "embed"):
+        assert len(re.findall(rf"\[TIMER\]   {step}: ", told)) >= PARALLEL_FROM_FILES, step
+
+
+def test_a_servers_log_has_steps_and_no_question(annai: Annai, write: Write) -> None:
+    write("a.md", "# Title\n\nSome apple text.")
+    with (annai.folder / "annai.toml").open("a") as settings:
+        settings.write('[logging]\nlevel = "debug"\n')
+    annai("server", "start")
+    try:
+        assert 'query="zebra"' in annai("search", "zebra", "--verbose", code=None).stderr
+    finally:
+        annai("server", "stop")
+    log = "".join(file.read_text("utf-8") for file in state_of(annai.folder).glob("*.log"))
+    assert "[TIMER] search_total: " in log
+    assert "zebra" not in log
 
 
 def test_every_format_names_the_file_and_the_line(annai: Annai, write: Write) -> None:
@@ -400,10 +426,13 @@ def test_verbose_tells_of_every_file_and_the_run_ends_with_a_summary(annai_here:
     file = write("b.md", "# B\n\nA banana.")
     first = annai_here("import", "--verbose").stderr
     assert "[index] root: 2 files (new=2, updated=0, touched=0, deleted=0, unchanged=0)" in first
-    assert f"processing: b.md (new)\nDEBUG [index]   hash: {hashlib.sha256(file.read_bytes()).hexdigest()}" in first
-    assert "[index]   split: 1 sections, 1 passages, chars=[14]" in first
-    assert "[index] batch: 2 files, 2 passages" in first
-    assert "[TIMER] write: " in first
+    _, _, of_the_file = first.partition("[index] processing: b.md (new)\n")
+    assert re.findall(r"\[TIMER\]   (\w+): [\d.]+ms \((.*)\)$", of_the_file, re.MULTILINE)[:2] == [
+        ("read", f"hash={hashlib.sha256(file.read_bytes()).hexdigest()}"),
+        ("split", "1 sections, 1 passages, chars=[14]"),
+    ]
+    for step in ("embed", "write"):
+        assert re.search(rf"\[TIMER\]   {step}: [\d.]+ms \(files=2, passages=2\)", first)
     assert "INFO [index] summary: added=2, updated=0, deleted=0, unchanged=0, skipped=0, failed=0, passages=2" in first
     file.unlink()
     write("りんご.md", "# りんご\n\nAnother apple.")

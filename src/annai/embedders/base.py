@@ -108,8 +108,8 @@ class Embedder(ABC):
         known = {text: self._ahead.pop(text) for text in {*texts} & self._ahead.keys()}
         if not known:
             return self._embed_documents(texts)
-        others = [text for text in texts if text not in known]
-        known |= zip(others, self._embed_documents(others), strict=True)
+        if others := [text for text in texts if text not in known]:
+            known |= zip(others, self._embed_documents(others), strict=True)
         return np.stack([known[text] for text in texts])
 
     def embed_ahead(self, texts: Sequence[str]) -> set[str]:
@@ -124,8 +124,9 @@ class Embedder(ABC):
         ends = [*accumulate(len(self._windows(text)) for text in unknown)]
         windows, at_once = ends[-1] if ends else 0, self.batch_size * self.parallel_batches
         room = windows // at_once * at_once or windows // self.batch_size * self.batch_size
-        count = bisect_right(ends, room)
-        self._ahead |= zip(unknown[:count], self._embed_documents(unknown[:count]), strict=True)
+        count = bisect_right(ends, room) if room else 0
+        if count:
+            self._ahead |= zip(unknown[:count], self._embed_documents(unknown[:count]), strict=True)
         return {*unknown[count:]}
 
     def close(self) -> None:

@@ -64,6 +64,7 @@ class GeminiEmbedder(ServiceEmbedder):
         answer = post_json(
             f"{self._base_url(DEFAULT_URL)}/{API_VERSION}/{quote(model)}:batchEmbedContents",
             {"requests": [{"content": {"parts": [{"text": prefix + text}]}, **options} for text in texts]},
+            texts=len(texts),
             key=self._key,
             key_header="x-goog-api-key",
             timeout=self._settings.timeout_seconds,

@@ -44,7 +44,7 @@ class OpenAIEmbedder(ServiceEmbedder):
         if self._settings.dimensions:
             body["dimensions"] = self._settings.dimensions
         url, key = self._url_and_key
-        answer = post_json(f"{url}/embeddings", body, key=key, timeout=self._settings.timeout_seconds)
+        answer = post_json(f"{url}/embeddings", body, texts=len(texts), key=key, timeout=self._settings.timeout_seconds)
         try:
             rows = sorted(answer["data"], key=lambda each: each["index"])
             return [list(map(float, each["embedding"])) for each in rows]

@@ -1,7 +1,7 @@
 """How do changed files become documents of the index? Read, split, embed, write; nothing else writes documents."""
 
 import logging
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain
 from time import perf_counter
 
@@ -86,8 +86,8 @@ class Pipeline:
                 if collection.name not in run.recognized and any(each.document for each in waiting):
                     record_model(self._store, collection, embedder)
                     run.recognized.add(collection.name)
-                ready, waiting = _fill(waiting, embedder)
-                written = self.write(collection, ready)
+                ready, waiting = self._fill(waiting, embedder) if embedder.is_service else (waiting, [])
+                written = self.write(collection, ready) if ready else []
             except EmbedderError:
                 yield self.write(collection, [each for each in group if not each.document])
                 raise
@@ -101,13 +101,12 @@ class Pipeline:
 
     def write(self, collection: Collection, batch: list[Prepared]) -> list[Prepared]:
         """Embed and write a batch; a document that makes this fail is isolated and stored as a problem."""
-        passages = sum(each.passages for each in batch)
-        logger.debug("[index] batch: %d files, %d passages", len(batch), passages)
         try:
-            with self._clock.measure("embed"):
-                documents = [each.indexed for each in batch if each.indexed]
-                documents += embed([each for each in batch if not each.indexed], self.embedder(collection))
-            with self._clock.measure("write"):
+            documents = [each.indexed for each in batch if each.indexed]
+            if to_embed := [each for each in batch if each.document and not each.indexed]:
+                with self._clock.measure("embed", _counts(to_embed)):
+                    documents += embed(to_embed, self.embedder(collection))
+            with self._clock.measure("write", _counts(batch)):
                 self._store.write(
                     collection.name,
                     documents,
@@ -125,6 +124,19 @@ class Pipeline:
             return [failed]
         return batch
 
+    def _fill(self, waiting: list[Prepared], embedder: Embedder) -> tuple[list[Prepared], list[Prepared]]:
+        """Embed what fills whole requests; the files that can be written now, and those that wait for others."""
+        from annai.indexing.features import embedded_texts  # most searches find nothing changed
+
+        texts = [embedded_texts(each.document, each.sections) if each.document else [] for each in waiting]
+        with self._clock.measure("embed", _counts(waiting)):
+            rest = embedder.embed_ahead([text for own in texts for text in own])
+        ready: list[Prepared] = []
+        others: list[Prepared] = []
+        for each, own in zip(waiting, texts, strict=True):
+            (ready if rest.isdisjoint(own) else others).append(each)
+        return ready, others
+
     def estimate_seconds(self, collection: Collection, found: Scan) -> float:
         """How long it will take to index what was found, judged by a sample that is not written."""
         embedder = self.embedder(collection)
@@ -138,7 +150,7 @@ class Pipeline:
 
     def _seconds_per_byte(self, collection: Collection, changes: Sequence[Change]) -> float:
         start = perf_counter()
-        embed([prepare(collection, each, self._config, self._clock) for each in changes], self.embedder(collection))
+        embed([prepare(collection, each, self._config) for each in changes], self.embedder(collection))
         return (perf_counter() - start) / max(sum(each.size for each in changes), 1)
 
     def log_times(self) -> None:
@@ -151,7 +163,7 @@ class Pipeline:
         """Read and split files, in their order, and count them."""
         for prepared in self._prepare_all(collection, changes, killers, run):
             log_problem(prepared)
-            log_details(prepared)
+            log_details(prepared, self._clock)
             run.count(prepared)
             yield prepared
 
@@ -169,21 +181,12 @@ class Pipeline:
             if change.path in killers:
                 yield problem_of(change, KILLED_TWICE)
             elif not (is_shared and change.kind in TO_READ):
-                yield prepare(collection, change, self._config, self._clock)
+                yield prepare(collection, change, self._config)
         if is_shared:
             yield from run.processes.prepare(collection, to_read, here)
 
 
-def _fill(waiting: list[Prepared], embedder: Embedder) -> tuple[list[Prepared], list[Prepared]]:
-    """Embed what fills whole requests; the files that can be written now, and those that must wait for others."""
-    if not embedder.is_service:
-        return waiting, []
-    from annai.indexing.features import embedded_texts  # most searches find nothing changed
-
-    texts = [embedded_texts(each.document, each.sections) if each.document else [] for each in waiting]
-    rest = embedder.embed_ahead([text for own in texts for text in own])
-    ready: list[Prepared] = []
-    others: list[Prepared] = []
-    for each, own in zip(waiting, texts, strict=True):
-        (ready if rest.isdisjoint(own) else others).append(each)
-    return ready, others
+def _counts(batch: Iterable[Prepared]) -> str:
+    """How much a batch is, for the log."""
+    passages = [each.passages for each in batch]
+    return f"files={len(passages)}, passages={sum(passages)}"

@@ -3,7 +3,9 @@
 import dataclasses
 import logging
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from time import perf_counter
 
 from annai.collection import chunking_of
 from annai.config import Config
@@ -43,6 +45,8 @@ class Prepared:
     """The document with all that makes it findable, if that was made already."""
     trace: str = ""
     """Where annai itself failed on it, for the log."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long each step took that was done for this file alone, or its share of those done for several."""
 
     @property
     def outcome(self) -> str:
@@ -64,7 +68,7 @@ class Prepared:
         return self.document is not None and differs(self.change.file, self.document.state)
 
 
-def prepare(collection: Collection, change: Change, config: Config, clock: Stopwatch) -> Prepared:
+def prepare(collection: Collection, change: Change, config: Config) -> Prepared:
     """Read and split one file; whatever is wrong with it becomes a problem and stops nothing."""
     state = _state(change)
     if change.kind is ChangeKind.DELETED:
@@ -77,10 +81,12 @@ def prepare(collection: Collection, change: Change, config: Config, clock: Stopw
     chunking = chunking_of(config, collection)
     split = load_splitter(chunking.strategy)
     try:
-        with clock.measure("read"):
-            document = read_document(collection.name, collection.source, change, config.files, config.documents)
-        with clock.measure("split"):
-            return Prepared(change, document, split(document, chunking))
+        start = perf_counter()
+        document = read_document(collection.name, collection.source, change, config.files, config.documents)
+        is_read = perf_counter()
+        sections = split(document, chunking)
+        seconds = {"read": is_read - start, "split": perf_counter() - is_read}
+        return Prepared(change, document, sections, seconds=seconds)
     except ReadError as error:
         problem = Problem("skipped" if isinstance(error, SkippedFile) else "failed", str(error))
         return Prepared(change, state=dataclasses.replace(state, problem=problem))
@@ -101,7 +107,7 @@ def prepare_together(
     collection: Collection, changes: Iterable[Change], config: Config, embedder: Embedder
 ) -> list[Prepared]:
     """Read, split and embed files; what cannot be embedded is left to the writer, whose error is the one to tell."""
-    prepared = [prepare(collection, change, config, Stopwatch()) for change in changes]
+    prepared = [prepare(collection, change, config) for change in changes]
     try:
         return _with_features(prepared, embedder)
     except AnnaiError:
@@ -120,8 +126,11 @@ def log_problem(prepared: Prepared) -> None:
         logger.info("%s: %s: %s", problem.kind, prepared.change.path, problem.reason)
 
 
-def log_details(prepared: Prepared) -> None:
-    """Log, with `--verbose`, what became of a file: its hash, and how many passages of how many characters it has."""
+def log_details(prepared: Prepared, clock: Stopwatch) -> None:
+    """Log, with `--verbose`, what became of a file, and how long its steps took.
+
+    That is its hash, and how many passages of how many characters it has.
+    """
     if not logger.isEnabledFor(logging.DEBUG):
         return
     logger.debug("[index] processing: %s (%s)", prepared.change.path, prepared.change.kind)
@@ -130,10 +139,12 @@ def log_details(prepared: Prepared) -> None:
         shown = ", ".join(map(str, lengths[:MAX_LOGGED_PASSAGES])) + (
             ", …" if len(lengths) > MAX_LOGGED_PASSAGES else ""
         )
-        logger.debug("[index]   hash: %s", prepared.document.state.hash)
-        logger.debug(
-            "[index]   split: %d sections, %d passages, chars=[%s]", len(prepared.sections), len(lengths), shown
-        )
+        details = {
+            "read": f"hash={prepared.document.state.hash}",
+            "split": f"{len(prepared.sections)} sections, {len(lengths)} passages, chars=[{shown}]",
+        }
+        for label, seconds in prepared.seconds.items():
+            clock.add(label, seconds, details.get(label, ""))
 
 
 def failure(change: Change, error: Exception) -> Prepared:
@@ -175,14 +186,17 @@ def _embed_alone(prepared: Prepared, embedder: Embedder) -> list[Prepared]:
 
 def _with_features(prepared: Sequence[Prepared], embedder: Embedder) -> list[Prepared]:
     """With what makes the documents findable; their outlines, which nobody needs any more, are dropped."""
-    indexed = iter(embed(prepared, embedder))
-    return [_indexed(each, next(indexed)) if each.document else each for each in prepared]
+    start = perf_counter()
+    documents = embed(prepared, embedder)
+    share, indexed = (perf_counter() - start) / max(len(documents), 1), iter(documents)
+    return [_indexed(each, next(indexed), share) if each.document else each for each in prepared]
 
 
-def _indexed(prepared: Prepared, indexed: IndexedDocument) -> Prepared:
+def _indexed(prepared: Prepared, indexed: IndexedDocument, seconds: float) -> Prepared:
     document = dataclasses.replace(indexed.document, outline=Outline())
     indexed = dataclasses.replace(indexed, document=document)
-    return Prepared(prepared.change, document, indexed.sections, indexed=indexed)
+    steps = {**prepared.seconds, "embed": seconds}
+    return Prepared(prepared.change, document, indexed.sections, indexed=indexed, seconds=steps)
 
 
 def _state(change: Change) -> FileState:

@@ -15,6 +15,7 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 
 from annai.settings import Retry
 from annai.text.nesting import parse_json
+from annai.timer import timer
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +85,12 @@ def retry(call: Callable[[], T], settings: Retry, *, max_wait: float = math.inf)
     raise AssertionError("a range of at least one has a last attempt")
 
 
-def post_json(url: str, body: object, *, key: str = "", key_header: str = "", timeout: float = 60.0) -> Json:
+def post_json(
+    url: str, body: object, *, texts: int, key: str = "", key_header: str = "", timeout: float = 60.0
+) -> Json:
     """Send JSON and return the JSON of the response. Raises `ServiceError`; no message contains the key.
 
-    The key is sent as a bearer token, or in a header of its own.
+    The key is sent as a bearer token, or in a header of its own. `texts` says for the log how many are sent.
     """
     headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "annai"}
     if key:
@@ -95,9 +98,10 @@ def post_json(url: str, body: object, *, key: str = "", key_header: str = "", ti
     address = redact_url(url)
     deadline = time.monotonic() + timeout
     try:
-        request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - `check_url` allows only http(s)
-        with _opener().open(request, timeout=timeout) as response:
-            return parse_json(_read(response, deadline))
+        with timer("request", f"texts={texts}, {address}"):
+            request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - `check_url` allows only http(s)
+            with _opener().open(request, timeout=timeout) as response:
+                return parse_json(_read(response, deadline))
     except HTTPError as error:
         with error:  # it is itself the response
             answer = f"{address} answered {error.code}{_detail(error, key)}"

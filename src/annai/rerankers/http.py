@@ -94,7 +94,7 @@ class HttpReranker(Reranker):
             body: dict[str, object] = {"query": query, form.texts: batch, **form.extra}
             if self._settings.model and api != "tei":
                 body["model"] = self._settings.model
-            answer = post_json(url, body, key=key, timeout=max(deadline - time.monotonic(), 0.001))
+            answer = post_json(url, body, texts=len(batch), key=key, timeout=max(deadline - time.monotonic(), 0.001))
             scores += _scores(answer, len(batch))
         return scores
 

@@ -1,5 +1,6 @@
 """`annai search`: ask a question of the documents here."""
 
+import logging
 import sys
 
 import click
@@ -24,6 +25,8 @@ from annai.interfaces.render.notes import result_count, unmatched_lines
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
 from annai.values import choices
+
+logger = logging.getLogger(__name__)
 
 
 class _Search(Command):
@@ -198,6 +201,8 @@ def command(
         content=content,
         preview_lines=preview_lines,
     )
+    # Said here and nowhere else: a server's log has no questions in it.
+    logger.debug('[search] query="%s", top_k=%d', asked.text, asked.limit)
     if not config.file and not config.database_path.exists():
         tell_of_ancestor(config.root)
     with open_project(config) as project, progress_bar("Indexing") as progress:
