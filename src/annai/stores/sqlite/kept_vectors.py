@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from mmap import mmap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,9 @@ class KeptVectors:
         self._read = read
         places = max(MAX_BYTES // (2 * dimension), 1)
         self._keys = np.full(places, np.iinfo(np.int64).min, np.int64)
-        self._rows: Halves = np.empty((places, dimension), np.int16)
+        # For an array of its own numpy asks for huge pages, and a few vectors would take all of it.
+        memory = mmap(-1, places * dimension * 2)
+        self._rows: Halves = np.frombuffer(memory, np.int16).reshape(places, dimension)
         self._lock = threading.Lock()
 
     def get(self, keys: NDArray[np.int64]) -> Halves:
