@@ -28,6 +28,7 @@ class Run:
         self._progress = progress
         self._stop = stop
         self._error: Exception | None = None
+        self._told = 0
 
     @property
     def total(self) -> int:
@@ -80,7 +81,9 @@ class Run:
         self.done = Done(files, max(done.total, files), done.size + times * size, passages)
 
     def _tell(self) -> None:
-        if self._progress:
+        # What was put back is not told: nobody wants to see it go back.
+        if self._progress and self.done.files >= self._told:
+            self._told = self.done.files
             try:
                 self._progress(self.done)
             except Exception as error:

@@ -36,7 +36,7 @@ _STATES: dict[str, RequestStatus] = {
 
 @click.group(cls=Group, examples=("annai index status", "annai index log --status failed", "annai index rebuild guide"))
 def command() -> None:
-    """Show what waits to be indexed or was, or index some files again.
+    """Show what waits to be indexed and what was, or index some files again.
 
     Works on files and folders, whichever collections they are in. `annai import`
     works on a collection as a whole.
@@ -89,7 +89,7 @@ def log(config: Config, path: str, status: str | None, limit: int, form: str | N
     elif not found:
         echo("Nothing was indexed lately.", err=True)
     else:
-        columns = ("file", "state", "when", "took", "hash", "why")
+        columns = ("file", "status", "when", "took", "hash", "why")
         print_table(columns, [_log_row(each) for each in found], config, optional=("hash", "took"))
 
 
