@@ -20,7 +20,7 @@ from annai.stores.sidecar.vectors import SidecarVectors
 from annai.stores.sqlite.store import SqliteStore
 from annai.types import Collection
 from annai.upkeep.maintenance import check
-from tests.conftest import quick_config
+from tests.conftest import Annai, quick_config, trust
 from tests.engines import chroma_server, config_for
 from tests.stores.test_contract import indexed, matching_paths, nearest_paths
 
@@ -182,6 +182,16 @@ def test_chroma_gets_its_settings_and_names_passages_by_their_path(tmp_path: Pat
         assert (graph["ef_construction"], graph["ef_search"]) == (50, 33)
         (name,) = collection.get(include=[])["ids"]
         assert name.startswith("docs/a.md::chunk_")
+
+
+def test_chroma_believes_no_env_file_of_a_project(docs: Path) -> None:
+    (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n[store]\nengine = "chroma"\n')
+    trust(docs)
+    (docs / "planted.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    (docs / ".env").write_text("CHROMA_PRODUCT_TELEMETRY_IMPL=planted.Telemetry\nCHROMA_API_IMPL=planted.Api\n")
+    (docs / "a.md").write_text("# Apple")
+    assert "a.md" in Annai(docs)("search", "apple", "--format", "files").stdout
+    assert not (docs / "ran").exists()
 
 
 def test_chroma_may_be_a_server(tmp_path: Path, chroma_server: tuple[str, "subprocess.Popen[bytes]"]) -> None:

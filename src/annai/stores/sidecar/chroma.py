@@ -76,7 +76,8 @@ class ChromaNeighbours(Neighbours):
         return self._opened
 
     def _connect(self) -> Client:
-        quiet = Settings(anonymized_telemetry=False)
+        # By itself it reads .env in the current folder, a project's, which can name addresses and code.
+        quiet = Settings(_env_file=None, anonymized_telemetry=False)
         if not self._settings.url:
             try:
                 return chromadb.PersistentClient(self.folder, settings=quiet)
