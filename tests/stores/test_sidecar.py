@@ -1,6 +1,7 @@
 """Do LanceDB, Chroma and Qdrant agree with the index file beside them, whatever happens to either?"""
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -192,6 +193,16 @@ def test_chroma_believes_no_env_file_of_a_project(docs: Path) -> None:
     (docs / "a.md").write_text("# Apple")
     assert "a.md" in Annai(docs)("search", "apple", "--format", "files").stdout
     assert not (docs / "ran").exists()
+
+
+def test_chroma_loads_what_sends_traces_only_when_it_is_told_to_send_some(tmp_path: Path) -> None:
+    code = (
+        "import sys; from annai.stores.sidecar import chroma; from chromadb.telemetry import opentelemetry as traces; "
+        "assert 'grpc' not in sys.modules; assert chroma.EXPORTER not in sys.modules; "
+        "traces.otel_init('x', 'http://127.0.0.1:1', {}, traces.OpenTelemetryGranularity.ALL); "
+        "assert 'grpc' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
 
 
 def test_chroma_may_be_a_server(tmp_path: Path, chroma_server: tuple[str, "subprocess.Popen[bytes]"]) -> None:

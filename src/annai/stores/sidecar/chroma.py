@@ -1,20 +1,19 @@
 """How does Chroma find neighbours? One collection a dimension, in a folder or at a server (`chroma run`)."""
 
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
-import chromadb
 import httpx
 import numpy as np
-from chromadb.api.shared_system_client import SharedSystemClient
-from chromadb.config import Settings
-from chromadb.errors import ChromaError
 from numpy.typing import NDArray
 
 from annai.answers import Where
@@ -27,6 +26,29 @@ from annai.stores.sidecar.vectors import open_beside
 from annai.stores.sqlite.search_index import Span
 
 logger = logging.getLogger(__name__)
+
+EXPORTER = "opentelemetry.exporter.otlp.proto.grpc.trace_exporter"
+"""What would send Chroma's traces. It brings gRPC: 12 MB that each search by a command would load."""
+
+
+@contextmanager
+def _exporter_when_needed() -> Iterator[None]:
+    """Have modules that are imported in the block load the exporter when they use it, and not before."""
+    later = ModuleType(EXPORTER)
+    vars(later)["OTLPSpanExporter"] = lambda **options: import_module(EXPORTER).OTLPSpanExporter(**options)
+    is_later = sys.modules.setdefault(EXPORTER, later) is later
+    try:
+        yield
+    finally:
+        if is_later:
+            del sys.modules[EXPORTER]
+
+
+with _exporter_when_needed():
+    import chromadb
+    from chromadb.api.shared_system_client import SharedSystemClient
+    from chromadb.config import Settings
+    from chromadb.errors import ChromaError
 
 REMOVE_BATCH, READ_BATCH = 2_000, 10_000
 """Keys removed and read in one call."""
