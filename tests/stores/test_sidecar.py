@@ -190,7 +190,7 @@ def test_chroma_believes_no_env_file_of_a_project(docs: Path) -> None:
     trust(docs)
     (docs / "planted.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
     (docs / ".env").write_text("CHROMA_PRODUCT_TELEMETRY_IMPL=planted.Telemetry\nCHROMA_API_IMPL=planted.Api\n")
-    (docs / "a.md").write_text("# Apple")
+    (docs / "a.md").write_text("# Apple\n\nan apple a day")
     assert "a.md" in Annai(docs)("search", "apple", "--format", "files").stdout
     assert not (docs / "ran").exists()
 
