@@ -1,32 +1,39 @@
-"""How does a person see how far indexing is? A bar on a terminal, and one line at its end."""
+"""How does a person see how far indexing is? A bar on a terminal, lines in a log, and one line at its end."""
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
 from annai.config import variable
 from annai.interfaces.render.units import counted, size
-from annai.interfaces.terminal import echo, is_quiet, is_terminal
+from annai.interfaces.terminal import echo, is_quiet, is_terminal, warn
 from annai.project import Done
 
 FIRST_SECONDS, DRAW_SECONDS = 0.3, 0.05
 """When the bar appears, and how often it moves at most: drawing takes longer than a small file."""
 
 TOLD_FROM_SECONDS, TOLD_FROM_FILES = 2.0, 100
-"""From this much on a search tells what it indexed; less is nothing to speak of."""
+"""From this much on a search tells what it indexes; less is nothing to speak of."""
+
+LINE_SECONDS = 10.0
+"""How often a line says how far it is where no bar can be drawn."""
 
 
 class Meter:
-    """Notes how far indexing is, and draws it where standard error is a terminal."""
+    """Notes how far indexing is, and shows it on standard error: as a bar on a terminal, else in lines."""
 
     def __init__(self, label: str) -> None:
         self.done = Done(0, 0)
         self._label = label
-        self._is_drawn = is_terminal(sys.stderr) and variable("TERM") != "dumb" and not is_quiet()
+        self._is_drawn = is_terminal(sys.stderr) and variable("TERM") != "dumb"
         self._bar: _Bar | None = None
         self._start = 0.0
         self._next = 0.0
+        self._closed = threading.Event()
+        # By a clock of its own: a large model takes longer than a line's time for one batch.
+        self._lines = threading.Thread(target=self._write_lines, name="annai-progress", daemon=True)
 
     def __call__(self, done: Done) -> None:
         """Note it, and draw it."""
@@ -34,24 +41,37 @@ class Meter:
         self.done = done
         if not self._start:
             self._start, self._next = now, now + FIRST_SECONDS
-        if self._is_drawn and now >= self._next:
+            if not self._is_drawn and not is_quiet():
+                self._lines.start()
+        if self._is_drawn and not is_quiet() and now >= self._next:
             self._next = now + DRAW_SECONDS
             self._bar = self._bar or _Bar(self._label)
             self._bar.draw(done, now - self._start)
 
     def close(self, *, tell: bool) -> None:
         """Wipe the bar; what took long is told on standard error, if nobody else tells it."""
+        self._closed.set()
+        if self._lines.ident is not None:
+            self._lines.join()
         if self._bar:
             self._bar.wipe()
         seconds = perf_counter() - self._start
         is_much = seconds >= TOLD_FROM_SECONDS or self.done.files >= TOLD_FROM_FILES
-        if tell and self._is_drawn and self.done.size and is_much:
+        if tell and self.done.size and is_much:
             echo(indexed_line(self.done.files, self.done.size, self.done.passages, seconds), err=True)
+
+    def _write_lines(self) -> None:
+        """Say what begins, and every few seconds how far it is."""
+        if self.done.total < TOLD_FROM_FILES and self._closed.wait(TOLD_FROM_SECONDS):
+            return
+        warn(f"{self._label.lower()} {counted(self.done.total, 'file')}")
+        while not self._closed.wait(LINE_SECONDS):
+            warn(f"{self._label.lower()}: {self.done.files:,} of {counted(self.done.total, 'file')} done")
 
 
 @contextmanager
 def progress_bar(label: str, *, tell: bool = True) -> Iterator[Meter]:
-    """A bar with counts, rates and time left where standard error is a terminal; with `tell`, a line after it."""
+    """A bar with counts, rates and time left, or lines where there is no terminal; with `tell`, a line after it."""
     meter = Meter(label)
     try:
         yield meter
