@@ -252,6 +252,8 @@ class Freshness:
     """Files that are still being indexed."""
     problem: str = ""
     """Why the index could not be brought up to date, as a sentence; empty if it was."""
+    is_first: bool = False
+    """Whether the files that wait belong to a first index: most of what there is may be missing."""
 
     @property
     def notes(self) -> list[str]:

@@ -52,6 +52,10 @@ Confirm = Callable[[int, float], bool]
 MOST_REQUESTS = 1000
 """Lines of the queue that one call returns."""
 
+FIRST_PATIENCE_SECONDS = 600.0
+"""How long a search waits for the next files of a first index that another process makes: a large model takes a while
+for a batch, and a process that hangs must not hold searches for ever."""
+
 LOCAL_PARAMETERS = frozenset({"progress", "confirm"})
 """Parameters that are functions of the caller's: they do not travel."""
 
@@ -252,12 +256,17 @@ class Project(ABC):
 
     @abstractmethod
     def refresh(
-        self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
+        self,
+        names: Sequence[str] = (),
+        *,
+        wait: bool = True,
+        progress: Progress | None = None,
+        confirm: Confirm | None = None,
     ) -> Freshness:
         """Bring everything that a search of these collections looks at up to date with the disk.
 
-        It does not wait long for another process that is indexing; the result tells how many files are left, or why
-        the index had to stay as it is.
+        It waits for a first index that another process makes, unless `wait` is false; for what else others are indexing
+        it does not wait long. The result says how many files are left, or why the index had to stay as it is.
         """
 
     # Status

@@ -40,7 +40,7 @@ from annai.indexing.lock import IndexLock
 from annai.indexing.pipeline import Pipeline
 from annai.indexing.recognition import check_embedder
 from annai.indexing.updates import POLL_SECONDS, Updates
-from annai.project import MOST_REQUESTS, Confirm, Progress, Project, waiting_files
+from annai.project import FIRST_PATIENCE_SECONDS, MOST_REQUESTS, Confirm, Progress, Project, waiting_files
 from annai.rerankers.base import Reranker, load_reranker
 from annai.state import found_by_chance
 from annai.stores.base import STAGING_SUFFIX, Store, load_store
@@ -241,16 +241,28 @@ class Engine(Project):
         return Queued(len(numbers), tuple(reversed(self.store.requests.get(numbers[:MOST_QUEUED]))))
 
     def refresh(
-        self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
+        self,
+        names: Sequence[str] = (),
+        *,
+        wait: bool = True,
+        progress: Progress | None = None,
+        confirm: Confirm | None = None,
     ) -> Freshness:
         """Bring everything that a search of these collections looks at up to date with the disk.
 
         What keeps it from that (no embedder, a folder that is gone, a full disk) is told with the result, since what
         was indexed before can be searched all the same; it is raised only if there is nothing to search.
         """
-        return self._refresh(collections.searchable(self.store, self.config, names), progress, confirm)
+        return self._refresh(collections.searchable(self.store, self.config, names), progress, confirm, wait=wait)
 
-    def _refresh(self, searched: Sequence[Collection], progress: Progress | None, confirm: Confirm | None) -> Freshness:
+    def _refresh(
+        self,
+        searched: Sequence[Collection],
+        progress: Progress | None,
+        confirm: Confirm | None,
+        *,
+        wait: bool = True,
+    ) -> Freshness:
         own = [each for each in searched if collections.is_here(self.store, self.config, each)]
         if self.read_only and not own:
             return Freshness(self.store.requests.due([each.name for each in searched]))  # Another machine indexes them.
@@ -259,6 +271,7 @@ class Engine(Project):
                 problem="The index cannot be written (its folder is read-only, or the disk is full); "
                 "answers may be out of date."
             )
+        is_first = not all(each.imported_at for each in own)
         errors: list[AnnaiError] = []
         for collection in own:
             with _noted(errors):
@@ -268,7 +281,8 @@ class Engine(Project):
         with _noted(errors):
             if own and self._note_queued(self.store.requests.due()):
                 if self.wake is None:
-                    self.process_queue(timeout=SEARCH_WAIT_SECONDS, progress=progress)
+                    patience = FIRST_PATIENCE_SECONDS if is_first and wait else 0.0
+                    self._updates.process(timeout=SEARCH_WAIT_SECONDS, patience=patience, progress=progress)
                 else:
                     self._wait_for_worker(names)
                 waiting = self.store.requests.due(names)
@@ -276,7 +290,8 @@ class Engine(Project):
             raise errors[0]
         problems = [str(error) for error in errors] or ([self.worker_problem] if self.worker_problem else [])
         told = " ".join(dict.fromkeys(problems))
-        return Freshness(waiting, f"{told} Until then answers may be out of date." if told else "")
+        problem = f"{told} Until then answers may be out of date." if told else ""
+        return Freshness(waiting, problem, is_first=is_first and waiting > 0)
 
     def _wake_worker(self) -> None:
         if self.wake is not None:
@@ -302,14 +317,12 @@ class Engine(Project):
         self._queued = max(self._queued, waiting) if waiting else 0
         return self._queued
 
-    def process_queue(
-        self, *, timeout: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
-    ) -> Outcomes:
+    def process_queue(self, *, timeout: float, stop: Callable[[], bool] = lambda: False) -> Outcomes:
         """Index what is due in the queue, and return what became of each file.
 
         If another process or thread is indexing, wait this many seconds for it.
         """
-        return self._updates.process(timeout=timeout, progress=progress, stop=stop)
+        return self._updates.process(timeout=timeout, stop=stop)
 
     def alone(self) -> AbstractContextManager[None]:
         """A block within which nobody else indexes; raises `IndexBusy` if another process does not finish in time."""

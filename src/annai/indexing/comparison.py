@@ -33,6 +33,8 @@ class Requested(NamedTuple):
 
     ids: list[int]
     """Of the requests that were queued, or waited already."""
+    paths: Sequence[str]
+    """What they are about."""
     unchanged: int
     """How many files did not change."""
     deleted: int = 0
@@ -123,7 +125,7 @@ class Comparison:
         numbers = self._queue(collection.name, paths, at_once, first) if paths else []
         if doubt:
             raise doubt.error
-        return Requested(numbers, found.unchanged, len(removed), found.left_out)
+        return Requested(numbers, paths, found.unchanged, len(removed), found.left_out)
 
     def doubt_source(self, collection: Collection) -> Doubt | None:
         """Why the folder may not be the one that was indexed; if nothing is gone from it, it is."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -32,8 +31,8 @@ RETRY_SECONDS, RETRY_FACTOR = 2.0, 4.0
 DELETED = "the file was deleted"
 """What a history says of a request that removed a document."""
 
-Outcomes = Counter[tuple[str, str]]
-"""(collection, outcome) → files; an outcome is added, updated, deleted, unchanged, skipped or failed."""
+Outcomes = dict[tuple[str, str], str]
+"""(collection, path) → what became of the file: added, updated, deleted, unchanged, skipped or failed."""
 
 
 class Replaced(NamedTuple):
@@ -81,7 +80,7 @@ class Indexer:
         self, groups: Iterable[Sequence[Request]], run: Run, *, more_follow: bool
     ) -> tuple[Outcomes, Exception | None]:
         """Take groups of requests through the pipeline; what became of the files, and the first error."""
-        outcomes: Outcomes = Counter()
+        outcomes: Outcomes = {}
         errors: dict[str, Exception] = {}
         for group in groups:
             name = group[0].collection
@@ -89,7 +88,7 @@ class Indexer:
                 continue
             remaining = {request.path: request for request in group}
             try:
-                outcomes += self._process_requests(name, remaining, run, more_follow=more_follow)
+                outcomes |= self._process_requests(name, remaining, run, more_follow=more_follow)
             except Exception as error:
                 errors[name] = error
                 retried = {path: self._retry(request, str(error)) for path, request in remaining.items()}
@@ -143,10 +142,10 @@ class Indexer:
         staging = record_settings(self._store, self._config, empty)
         with timer("scan"):
             found = scan_collection(self._store, self._config, collection, {}, count_left_out=True)
-        outcomes: Outcomes = Counter()
+        outcomes: Outcomes = {}
         run.expect(0, len(found.changes))
         for batch in self._pipeline.apply(staging, found.changes, run):
-            outcomes.update((collection.name, each.outcome) for each in batch)
+            outcomes |= {(collection.name, each.change.path): each.outcome for each in batch}
             run.check()
         # Read it again: the embedder was noted meanwhile.
         built = next((each for each in self._store.collections() if each.name == name), staging)
@@ -160,7 +159,7 @@ class Indexer:
         except CollectionError as error:
             skipped = {path: RequestResult(each.id, "skipped", str(error)) for path, each in requests.items()}
             self._finish(name, requests, skipped)
-            return Counter()
+            return {}
         found = self._compare(collection, requests)
         changes = [change for change in found.changes if change.path in requests]
         outcomes = self._finish_unchanged(collection.name, requests, found)
@@ -169,15 +168,17 @@ class Indexer:
             self._comparison.note_indexed(collection.name, [each.change.path for each in batch])
             done = {each.change.path: self._result(requests[each.change.path], each) for each in batch}
             self._finish(collection.name, requests, done)
-            outcomes.update((collection.name, each.outcome) for each in batch)
+            outcomes |= {(collection.name, each.change.path): each.outcome for each in batch}
             for each in batch:
                 if each.is_stale:
                     self._comparison.queue_again(collection.name, each.change.path)
             if run.should_stop():
                 break
-        if changes:
-            # Read it again: someone may have changed its description or disabled it meanwhile.
-            latest = find(self._store, self._config, name)
+        # Read it again: someone may have changed its description or disabled it meanwhile.
+        latest = find(self._store, self._config, name)
+        # A first index is made when nothing waits any more; until then, searches wait for the process that makes it.
+        is_made = bool(changes) if latest.imported_at else not self._store.requests.due([name])
+        if is_made:
             self._store.save_collection(dataclasses.replace(latest, imported_at=timestamp()))
         return outcomes
 
@@ -206,7 +207,7 @@ class Indexer:
             for path in sorted(unchanged)
         }
         self._finish(collection, requests, results)
-        return Counter({(collection, "unchanged"): len(unchanged)})
+        return {(collection, path): "unchanged" for path in results}
 
     def _finish(self, collection: str, requests: dict[str, Request], results: Mapping[str, RequestResult]) -> None:
         """Record results by path, and drop their requests; documents whose requests failed for good are out of date."""

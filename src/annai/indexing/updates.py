@@ -1,6 +1,7 @@
 """Who works the queue off? One process at a time: this one, if no other is indexing."""
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,6 +72,7 @@ class Updates:
         Where many files are gone, what else changed is indexed before `FilesGone` is raised.
         """
         totals = Counter[str]()
+        requested = set[tuple[str, str]]()
         left_out: list[LeftOut] = []
         errors: list[FilesGone] = []
         with self.alone(), Run(self._config, progress) as run:
@@ -88,12 +90,15 @@ class Updates:
                     errors.append(error)
                 else:
                     totals.update(unchanged=found.unchanged, deleted=found.deleted)
+                    requested.update((collection.name, path) for path in found.paths)
                     left_out += found.left_out
             outcomes = self._process(run, IMPORT_WAIT_SECONDS)
             self._store.apply_settings()
         if errors:
             raise errors[0]
-        return replace(_logged(_summary(outcomes, run.done, totals)), left_out=join_left_out(left_out))
+        # What others queued, and was as it was, is among those that did not change already.
+        counted = {file: each for file, each in outcomes.items() if each != "unchanged" or file in requested}
+        return replace(_logged(_summary(counted, run.done, totals)), left_out=join_left_out(left_out))
 
     def update_first(
         self,
@@ -141,29 +146,41 @@ class Updates:
         return _counted(outcomes, size, sum(each.section.is_passage for each in sections))
 
     def process(
-        self, *, timeout: float, progress: Progress | None = None, stop: Callable[[], bool] = lambda: False
+        self,
+        *,
+        timeout: float,
+        patience: float = 0.0,
+        progress: Progress | None = None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Outcomes:
         """Index what is due in the queue, and return what became of each file.
 
-        If another process or thread is indexing, wait this many seconds for it.
+        If another process or thread is indexing, wait `timeout` seconds for it, and `patience` after each file that it
+        finishes.
         """
         with Run(self._config, progress, stop) as run:
-            outcomes = self._process(run, timeout)
+            outcomes = self._process(run, timeout, patience)
         if outcomes:
             _logged(_summary(outcomes, run.done))
         return outcomes
 
-    def _process(self, run: Run, timeout: float) -> Outcomes:
-        outcomes: Outcomes = Counter()
-        deadline, due = time.monotonic() + timeout, 0
+    def _process(self, run: Run, timeout: float, patience: float = 0.0) -> Outcomes:
+        outcomes: Outcomes = {}
+        deadline, due, fewest = time.monotonic() + timeout, 0, math.inf
         here = collections.here(self._store, self._config)
         # Counting what is due takes the longer the more is: it is counted again when what was counted is done.
         while not run.should_stop() and (due > 0 or (due := self._store.requests.due(here))):
-            run.expect(outcomes.total(), outcomes.total() + due)
+            if due < fewest:
+                fewest, deadline = due, max(deadline, time.monotonic() + patience)
+            total = max(run.total, len(outcomes) + due)
+            run.expect(total - due, total)
             with self._lock.exclusive(timeout=POLL_SECONDS) as mine:
                 done = self._step(run) if mine else None
-            outcomes += done or Counter()
-            due = due - done.total() if done else 0
+            # A file that was queued again while it was being indexed counts once, and as what became of it first.
+            outcomes |= {
+                file: each for file, each in (done or {}).items() if each != "unchanged" or file not in outcomes
+            }
+            due = due - len(done) if done else 0
             if not mine or (done is None and self._store.shared):
                 if time.monotonic() >= deadline:
                     break
@@ -228,8 +245,7 @@ def _logged(summary: ImportSummary) -> ImportSummary:
 
 def _summary(outcomes: Outcomes, done: Done, others: Mapping[str, int] | None = None) -> ImportSummary:
     totals = Counter(others or {})
-    for (_, outcome), count in outcomes.items():
-        totals[outcome] += count
+    totals.update(outcomes.values())
     return _counted(totals, done.size, done.passages)
 
 

@@ -196,11 +196,16 @@ class PermittedProject(Project):
         return self.engine.read_only or not self.caller.may("admin")
 
     def refresh(
-        self, names: Sequence[str] = (), *, progress: Progress | None = None, confirm: Confirm | None = None
+        self,
+        names: Sequence[str] = (),
+        *,
+        wait: bool = True,
+        progress: Progress | None = None,
+        confirm: Confirm | None = None,
     ) -> Freshness:
         """Bring the index up to date; for a caller who may only read, tell how far the server is with that."""
         if self._may_refresh:
-            return self.engine.refresh(names, progress=progress, confirm=confirm)
+            return self.engine.refresh(names, wait=wait, progress=progress, confirm=confirm)
         searched = collections.searchable(self.engine.store, self.engine.config, names)
         return Freshness(self.engine.store.requests.due([each.name for each in searched]))
 

@@ -3,10 +3,12 @@
 It starts quickly, so it loads nothing that indexes or searches.
 """
 
+import dataclasses
 import functools
 import inspect
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
@@ -15,7 +17,17 @@ from annai.answers import Answer, Freshness, Query, QueryOptions
 from annai.asking.addresses import from_here
 from annai.asking.query import query_options
 from annai.errors import AnnaiError, NotFound, ServerError
-from annai.project import LOCAL_PARAMETERS, OPERATIONS, Confirm, Done, Progress, Project, type_hints, waiting_files
+from annai.project import (
+    FIRST_PATIENCE_SECONDS,
+    LOCAL_PARAMETERS,
+    OPERATIONS,
+    Confirm,
+    Done,
+    Progress,
+    Project,
+    type_hints,
+    waiting_files,
+)
 from annai.serving.connection import CALL_SECONDS, Connection
 
 if TYPE_CHECKING:
@@ -76,13 +88,18 @@ class Client(Project):
         query: Query | str,
         *,
         refresh: bool = True,
-        progress: Progress | None = None,  # noqa: ARG002 - the contract's; a server does not wait long
+        progress: Progress | None = None,
         confirm: Confirm | None = None,  # noqa: ARG002 - whoever started the server has agreed
         **options: Unpack[QueryOptions],
     ) -> Answer:
-        """Answer a question: one call, whether or not the index is brought up to date first."""
+        """Answer a question: one call, unless the server makes its first index."""
         text, sent = (query, options) if isinstance(query, str) else (query.text, query_options(query))
-        return self.connection.get(Answer, "search", query=text, refresh=refresh, full=True, **sent)
+        ask = functools.partial(self.connection.get, Answer, "search", query=text, full=True, **sent)
+        answer = ask(refresh=refresh)
+        if refresh and answer.freshness.is_first:
+            freshness = self._wait_for_first_index(answer.freshness, sent.get("collections", ()), progress)
+            answer = dataclasses.replace(ask(refresh=False), freshness=freshness)
+        return answer
 
     def locate(self, reference: str) -> "Selection":
         """Find a document, a section or some lines, by any address that annai prints."""
@@ -113,11 +130,27 @@ class Client(Project):
         self,
         names: Sequence[str] = (),
         *,
-        progress: Progress | None = None,  # noqa: ARG002 - the contract's; a server does not wait long
+        wait: bool = True,
+        progress: Progress | None = None,
         confirm: Confirm | None = None,  # noqa: ARG002 - whoever started the server has agreed
     ) -> Freshness:
         """Have the server bring its index up to date."""
-        return self.connection.get(Freshness, "refresh", names=names, full=True)
+        freshness = self.connection.get(Freshness, "refresh", names=names, full=True)
+        return self._wait_for_first_index(freshness, names, progress) if wait else freshness
+
+    def _wait_for_first_index(self, found: Freshness, names: Sequence[str], progress: Progress | None) -> Freshness:
+        """How the server's index is once it has its first files."""
+        most = fewest = found.waiting
+        deadline = time.monotonic() + FIRST_PATIENCE_SECONDS
+        while found.is_first and time.monotonic() < deadline:
+            most = max(most, found.waiting)
+            if progress:
+                progress(Done(most - found.waiting, most))
+            if found.waiting < fewest:
+                fewest, deadline = found.waiting, time.monotonic() + FIRST_PATIENCE_SECONDS
+            time.sleep(POLL_SECONDS)
+            found = self.connection.get(Freshness, "refresh", names=names, full=True)
+        return found
 
     def status(self, name: str = "") -> "Status":
         """The state of the project, or of one collection."""

@@ -224,7 +224,8 @@ def _nothing(answer: Answer, query: Query) -> str:
     if query.mode == "exact":
         return f"No line holds {query.text!r}; upper and lower case differ."
     note = f" ({answer.note})" if answer.note else ""
-    return f"Nothing found for {query.text!r}{note}; try other or fewer words."
+    remedy = "ask again when the rest is indexed" if answer.freshness.waiting else "try other or fewer words"
+    return f"Nothing found for {query.text!r}{note}; {remedy}."
 
 
 def _read_query() -> str:

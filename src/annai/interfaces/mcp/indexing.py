@@ -79,7 +79,7 @@ class Indexing:
             # Much is being indexed: a search does without it, and another comparison would only slow it down.
             return Freshness(waiting)
         reporter = _ProgressReporter(report)
-        freshness = await self._run_with_progress(lambda project, _: project.refresh(names), reporter)
+        freshness = await self._run_with_progress(lambda project, _: project.refresh(names, wait=False), reporter)
         took, waiting = time.monotonic() - start, freshness.waiting
         while waiting and is_first and wait and time.monotonic() < start + FIRST_INDEX_SECONDS:
             await reporter.report_waiting(waiting)

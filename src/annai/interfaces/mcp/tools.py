@@ -323,6 +323,8 @@ class Tools:
             if not freshness.waiting:
                 raise
             return waiting_result(self._budget, notes)
+        if not answer.results and freshness.is_first:
+            return waiting_result(self._budget, notes)
         if not answer.results:
             reasons, notes = unmatched_lines(answer), [*correction_lines(answer), *notes]
             return empty_result(answer, query, self._budget, reasons, notes)
