@@ -63,6 +63,25 @@ def test_a_search_does_not_wait_for_a_file_that_changes_all_the_time(engine: Eng
     assert hit.index_status == "latest"
 
 
+def test_of_a_large_file_that_keeps_changing_a_search_says_that_its_newest_text_may_be_missing(
+    engine: Engine, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("annai.indexing.pace.QUIET_SECONDS", 3600.0)
+    for number in range(20):
+        write("note.md", f"# Note\n\nzebra{number}")
+        answer = engine.search(Query(f"zebra{number}", mode="exact"))
+        assert (len(answer.results), answer.freshness.waiting) == (1, 0), "what was saved is found, however often"
+    monkeypatch.setattr("annai.engine.engine.AT_ONCE_BYTES", 5)
+    told = []
+    for number in range(pace.FREE_TIMES + 1):
+        write("note.md", f"# Note\n\nlion{number}")
+        told.append(engine.search(Query(f"lion{number}", mode="exact")).freshness.waiting)
+    assert told == [*[0] * pace.FREE_TIMES, 1]
+    monkeypatch.setattr("annai.engine.engine.AT_ONCE_BYTES", 1_000)
+    answer = engine.search(Query(f"lion{number}", mode="exact"))
+    assert (len(answer.results), answer.freshness.waiting) == (1, 0)
+
+
 def test_the_pause_before_a_restless_file_grows_and_ends_when_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("annai.indexing.pace.time", SimpleNamespace(monotonic=lambda: now))

@@ -268,5 +268,5 @@ def test_an_import_and_waiting_callers_hold_up_no_search(
         finally:
             free.set()
         rebuilt, *refreshed = (each.result()[1]["result"] for each in waiting)
-        assert rebuilt == {"waiting": 0, "problem": ""}
+        assert rebuilt == {"waiting": 0, "problem": "", "is_first": False}
         assert {*refreshed} == {0}

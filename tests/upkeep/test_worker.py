@@ -16,7 +16,7 @@ import pytest
 from annai.answers import Query, Where
 from annai.config import Config, load_config, override
 from annai.engine import Engine
-from annai.errors import EmbedderError, IndexBusy, NotFound
+from annai.errors import EmbedderError, IndexBusy, NotFound, StoreError
 from annai.types import ImportSummary
 from annai.upkeep.worker import Worker
 from tests.conftest import quick_config
@@ -40,7 +40,7 @@ def found(engine: Engine, word: str) -> set[str]:
     query = Query(word, limit=1000, mode="keyword")
     try:
         return {hit.path for hit in engine.search(query, refresh=False).results}
-    except NotFound:
+    except (NotFound, StoreError):
         return set()
 
 
@@ -114,6 +114,7 @@ def test_a_watcher_that_fails_is_replaced_by_looking(docs: Path, write: Write, m
         raise OSError("the limit of watches is reached")
 
     monkeypatch.setattr("watchfiles.watch", refuse)
+    monkeypatch.setattr("annai.files.inotify.Inotify.add", refuse)
     monkeypatch.setattr("annai.upkeep.worker.UNWATCHED_RESCAN_SECONDS", 0.1)
     monkeypatch.setattr("annai.upkeep.worker.WATCH_START_SECONDS", 0.1)
     with Engine(quick_config(docs)) as engine, Worker(engine):

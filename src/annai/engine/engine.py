@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from annai.engine.status import (
     LeftOutCounts,
     collection_status,
     files_in_progress,
+    folder_entries,
     history,
     latest_errors,
     searched_names,
@@ -33,7 +34,6 @@ from annai.errors import (
     QueryError,
     StoreError,
 )
-from annai.files.folders import folder_entries
 from annai.indexing.comparison import Comparison
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
@@ -63,6 +63,16 @@ from annai.types import (
 SEARCH_WAIT_SECONDS = 2.0
 """How long a search waits for files that another process, or this server's worker, is indexing."""
 
+AT_ONCE_BYTES = 1_000_000
+"""Up to this size a file that keeps changing is indexed for a question all the same: that takes a moment."""
+
+COMPARING_SHARE, MAX_COMPARING_PAUSE_SECONDS = 0.05, 5.0
+"""Where no question needs it, comparing all files with the disk for them takes at most this share of the time;
+after this many seconds a question does it in any case."""
+
+Caught = tuple[Mapping[str, Path], Sequence[int]]
+"""The collections, with their folders, of which all changes are known, and the requests for the last ones."""
+
 MOST_QUEUED = 100
 """Requests that are returned when files were queued."""
 
@@ -82,6 +92,12 @@ class Engine(Project):
         self._embedders = Embedders(config, remember=remember)
         self.wake: Callable[[], None] | None = None
         """Wakes the worker that keeps the index fresh in this process, if there is one."""
+        self._catch_up: Callable[[], Caught] | None = None
+        """Has that worker queue what changed before this call."""
+        self._next_comparison: dict[str, float] = {}
+        """When a question compares a collection with the disk again, though its worker knows what changed."""
+        self._is_behind = False
+        """Whether files were still waiting when the last question had waited for them."""
         self.worker_problem = ""
         """Why that worker cannot index now, as a sentence: its embedder is down, say."""
         self._queued = 0
@@ -262,6 +278,7 @@ class Engine(Project):
         confirm: Confirm | None,
         *,
         wait: bool = True,
+        compare: bool = True,
     ) -> Freshness:
         own = [each for each in searched if collections.is_here(self.store, self.config, each)]
         if self.read_only and not own:
@@ -273,44 +290,104 @@ class Engine(Project):
             )
         is_first = not all(each.imported_at for each in own)
         errors: list[AnnaiError] = []
-        for collection in own:
-            with _noted(errors):
-                self._comparison.request(collection, at_once=False, confirm=confirm)
+        queued, paused = self._queue_for_question(own, errors, confirm, compare=compare)
         names = [each.name for each in own]
         waiting = 0
         with _noted(errors):
-            if own and self._note_queued(self.store.requests.due()):
-                if self.wake is None:
-                    patience = FIRST_PATIENCE_SECONDS if is_first and wait else 0.0
-                    self._updates.process(timeout=SEARCH_WAIT_SECONDS, patience=patience, progress=progress)
-                else:
-                    self._wait_for_worker(names)
+            if not (own and self._note_queued(self.store.requests.due())):
+                self._is_behind = False
+            elif self.wake is None:
+                patience = FIRST_PATIENCE_SECONDS if is_first and wait else 0.0
+                self._updates.process(timeout=SEARCH_WAIT_SECONDS, patience=patience, progress=progress)
                 waiting = self.store.requests.due(names)
+            else:
+                waiting = self._wait_for_worker(names, queued)
         if errors and not any(self.store.dimension(each.name) for each in searched):
             raise errors[0]
         problems = [str(error) for error in errors] or ([self.worker_problem] if self.worker_problem else [])
         told = " ".join(dict.fromkeys(problems))
         problem = f"{told} Until then answers may be out of date." if told else ""
-        return Freshness(waiting, problem, is_first=is_first and waiting > 0)
+        return Freshness(waiting + paused, problem, is_first=is_first and waiting > 0)
+
+    def _keep_up(self) -> None:
+        """Have what a worker noticed indexed before something is read; what keeps it from that, searches tell."""
+        if self._catch_up is not None:
+            with _noted([]):
+                self._refresh(collections.searchable(self.store, self.config), None, None, compare=False)
+
+    def _queue_for_question(
+        self, own: Sequence[Collection], errors: list[AnnaiError], confirm: Confirm | None, *, compare: bool
+    ) -> tuple[Sequence[int], int]:
+        """Queue what changed before the question: what the worker noticed, and all that differs from the disk.
+
+        With `compare` the latter is not looked for if the worker knows it, for a while; without, if it does not either.
+        Returns the requests of what the worker noticed, and how many files have to wait for their turn.
+        """
+        certain, queued = self._catch_up() if self._catch_up else ({}, ())
+        paused = 0
+        for collection in own:
+            name, now = collection.name, time.monotonic()
+            # Whatever is on disk is news to an index that somebody deleted, unless it is being made.
+            is_made = bool(collection.imported_at) or (self._is_behind and self.store.requests.due([name]) > 0)
+            is_known = certain.get(name) == collection.source and is_made
+            with _noted(errors):
+                is_time = now >= self._next_comparison.get(name, 0.0)
+                if (not is_known or is_time) if compare else (not is_known and is_time):
+                    self._comparison.request(collection, at_once=AT_ONCE_BYTES, confirm=confirm)
+                    took = time.monotonic() - now
+                    self._next_comparison[name] = now + took + min(took / COMPARING_SHARE, MAX_COMPARING_PAUSE_SECONDS)
+                elif restless := self._comparison.paused(name):
+                    self._comparison.request(collection, restless, at_once=AT_ONCE_BYTES)
+            paused += len(self._comparison.paused(name))
+        return queued, paused
 
     def _wake_worker(self) -> None:
         if self.wake is not None:
             self.wake()
 
-    def _wait_for_worker(self, names: Sequence[str]) -> None:
-        """Wake the worker and wait until it has indexed these, but not for long: it may have much to do."""
-        if not self.store.requests.due(names):
-            return
-        deadline = time.monotonic() + SEARCH_WAIT_SECONDS
-        self._wake_worker()
-        while self.store.requests.due(names) and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+    def _wait_for_worker(self, names: Sequence[str], queued: Sequence[int]) -> int:
+        """Wake the worker, wait until it has indexed these, and return how many files are left.
 
-    def queue_changes(self, name: str, only: Sequence[str] | None = None, *, retry_failed: bool = True) -> None:
-        """Queue what changed in a collection, in all of it or under some of its paths."""
+        It does not wait for long: the worker may have much to do. Where the last question waited in vain, this one
+        waits only for what was `queued` for it.
+        """
+        deadline = time.monotonic() + SEARCH_WAIT_SECONDS
+        if waiting := self.store.requests.due(names):
+            self._wake_worker()
+        while waiting and time.monotonic() < deadline and not (self._is_behind and self._are_done(queued)):
+            time.sleep(POLL_SECONDS)
+            waiting = self.store.requests.due(names)
+        self._is_behind = waiting > 0
+        return waiting
+
+    def _are_done(self, ids: Sequence[int]) -> bool:
+        """Whether requests are done, or have to be tried again."""
+        return not any(
+            each.status == "processing" or (each.status == "pending" and not each.error)
+            for each in (self.store.requests.get(ids) if ids else ())
+        )
+
+    def follow(self, catch_up: Callable[[], Caught], on_folder: Callable[[str, str, str], None]) -> None:
+        """Have a worker say what changed before a question, and tell it of every folder that is compared."""
+        self._catch_up, self._comparison.on_folder = catch_up, on_folder
+
+    def queue_changes(
+        self, name: str, only: Sequence[str] | None = None, *, retry_failed: bool = True, asked: bool = False
+    ) -> list[int]:
+        """Queue what changed in a collection, in all of it or under some of its paths; returns the requests.
+
+        The paths that changed before a question that is `asked` come before all else that waits.
+        """
         collection = collections.find(self.store, self.config, name)
-        self._comparison.request(collection, only, retry_failed=retry_failed, at_once=False)
+        found = self._comparison.request(
+            collection,
+            only,
+            retry_failed=retry_failed,
+            at_once=AT_ONCE_BYTES if asked else 0,
+            first=asked and only is not None and self.store.requests.due() > 0,
+        )
         self._note_queued(self.store.requests.due())
+        return found.ids
 
     def _note_queued(self, waiting: int) -> int:
         """The most files that waited since the queue was last empty, if this many wait now."""
@@ -346,7 +423,11 @@ class Engine(Project):
         confirm: Confirm | None = None,
         **options: Unpack[QueryOptions],
     ) -> Answer:
-        """Answer a question from an index that is up to date, or with `refresh=False` from the index as it is."""
+        """Answer a question from an index that is up to date.
+
+        With `refresh=False` only what the worker in this process noticed is indexed first; where it cannot notice
+        everything, files are compared now and then. Without a worker, the index is searched as it is.
+        """
         query = make_query(query, self.config.search, **options) if isinstance(query, str) else query
         check_query(query)
         names = query.where.collections
@@ -355,12 +436,14 @@ class Engine(Project):
         if query.mode in ("hybrid", "vector"):
             for collection in searched:
                 check_embedder(self.store, collection, self.embedder_of(collection.name))
-        freshness = self._refresh(searched, progress, confirm) if refresh else Freshness()
+        is_kept = self._catch_up is not None
+        freshness = self._refresh(searched, progress, confirm, compare=refresh) if refresh or is_kept else Freshness()
         answering = Answering(self.store, self.config, self.embedder_of, lambda: self._reranker)
         return answering.answer(query, searched, collections.sources(self.store, self.config, known), freshness)
 
     def locate(self, reference: str) -> Selection:
         """Find a document, a section or some lines, by any address that annai prints."""
+        self._keep_up()
         try:
             return locate(self.store, self.config, reference)
         except NotFound as error:
@@ -372,6 +455,7 @@ class Engine(Project):
         """The documents under a folder, or those that a glob names."""
         from annai.asking.listing import list_documents  # a search does without it
 
+        self._keep_up()
         return list_documents(self.store, self.config, path, make_conditions(where, since, until))
 
     def fields(self, name: str = "") -> list[MetadataField]:

@@ -2,7 +2,8 @@
 
 import time
 import unicodedata
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 
 from annai import collection as collections
@@ -12,7 +13,16 @@ from annai.errors import CollectionError, NotFound
 from annai.files.scanner import left_out
 from annai.indexing.comparison import Comparison
 from annai.stores.base import Store, newest_first
-from annai.types import Collection, CollectionStatus, FileState, LeftOut, Request, RequestStatus
+from annai.types import (
+    Collection,
+    CollectionStatus,
+    FileCondition,
+    FileState,
+    FolderEntry,
+    LeftOut,
+    Request,
+    RequestStatus,
+)
 
 STATUS_ERRORS = STATUS_FILES = 5
 
@@ -105,3 +115,28 @@ def _is_indexed(store: Store, request: Request) -> bool:
     """Whether the file of a request is indexed as it is."""
     state = store.states(request.collection, [request.path]).get(request.path)
     return state is not None and state.problem is None
+
+
+def folder_entries(states: Iterable[FileState], waiting: Container[str], folder: str = "") -> list[FolderEntry]:
+    """What lies directly in a folder, the largest first; `waiting` are the paths that are about to be indexed."""
+    prefix = f"{folder.strip('/')}/" if folder.strip("/") else ""
+    sizes, conditions, folders = Counter[str](), dict[str, Counter[FileCondition]](), set[str]()
+    for state in states:
+        if not state.path.startswith(prefix):
+            continue
+        name, slash, _ = state.path[len(prefix) :].partition("/")
+        path = prefix + name
+        if slash:
+            folders.add(path)
+        sizes[path] += max(state.size, 0)  # one that is to be read again has none
+        conditions.setdefault(path, Counter())[_condition(state, waiting)] += 1
+    return [
+        FolderEntry(path, path in folders, conditions[path].total(), size, conditions[path])
+        for path, size in sorted(sizes.items(), key=lambda each: (-each[1], each[0]))
+    ]
+
+
+def _condition(state: FileState, waiting: Container[str]) -> FileCondition:
+    if state.path in waiting:
+        return "waiting"
+    return state.problem.kind if state.problem else "latest"

@@ -9,7 +9,7 @@ from annai.definitions import dataclass
 from annai.errors import ReadError
 from annai.files.inside import open_inside
 from annai.files.kinds import EXTRAS, missing_extra, suffix_of
-from annai.files.walk import ScannedFile, Walk, file_times
+from annai.files.walk import OnFolder, ScannedFile, Walk, file_times, ignore
 from annai.plugins import install_command
 from annai.settings import Files
 from annai.types import Change, ChangeKind, FileState, LeftOut
@@ -39,6 +39,7 @@ def scan(
     only: Sequence[str] | None = None,
     without: Sequence[Path] = (),
     count_left_out: bool = False,
+    on_folder: OnFolder = ignore,
 ) -> Scan:
     """Walk `source` and return what changed since the index last saw it.
 
@@ -47,7 +48,7 @@ def scan(
     cannot be listed; a folder below it that cannot be listed counts as unchanged. A new file that needs an extra which
     is not installed is left out; one that was read while the extra was there stays in the index.
     """
-    walk = Walk(source, settings, only, without)
+    walk = Walk(source, settings, only, without, on_folder)
     found, lacking = _readable(walk.files(), known)
     compared = compare(source, found, known, inaccessible=walk.inaccessible)
     return replace(compared, left_out=_left_out(walk, lacking)) if count_left_out else compared

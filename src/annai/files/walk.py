@@ -6,7 +6,7 @@ import os
 import stat
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,14 @@ IGNORE_FILES = (".gitignore", ".annaiignore")
 MAX_TIME_NS = 2**63 - 1
 
 SKIPPED_FOLDERS = frozenset({OLD_STATE_FOLDER, ".git"})
+
+
+OnFolder = Callable[[str, str], None]
+"""Called with every folder before it is listed: its path with a slash at the end, empty for the source, and on disk."""
+
+
+def ignore(path: str, folder: str) -> None:
+    """Do nothing with a folder."""
 
 
 class ScannedFile(NamedTuple):
@@ -67,7 +75,12 @@ class Walk:
     """One walk through a source, or through the parts of it that lead to the requested paths."""
 
     def __init__(
-        self, source: Path, settings: Files, only: Sequence[str] | None = None, without: Sequence[Path] = ()
+        self,
+        source: Path,
+        settings: Files,
+        only: Sequence[str] | None = None,
+        without: Sequence[Path] = (),
+        on_folder: OnFolder = ignore,
     ) -> None:
         # A path that is not in NFC is one of two files whose names are the same in NFC: only both show that.
         self._requested = None if only is None else frozenset(only).union(unicodedata.normalize("NFC", p) for p in only)
@@ -90,6 +103,7 @@ class Walk:
         self._visited: set[str] = set()
         self._others: list[tuple[str, str, Folder]] = []
         """Files that no include pattern selects: name, path and folder."""
+        self._on_folder = on_folder
         self._without = frozenset(os.path.realpath(folder) for folder in without)
 
     def files(self) -> list[ScannedFile]:
@@ -123,6 +137,7 @@ class Walk:
         """Sort the entries of one folder into files, folders and links."""
         if folder.real in self._visited or (self._without and os.path.normpath(folder.real) in self._without):
             return
+        self._on_folder(folder.path, folder.file)
         try:
             with os.scandir(folder.file) as iterator:
                 entries = list(iterator)
@@ -137,7 +152,7 @@ class Walk:
         certain_suffixes = () if self._excludes_files or folder.rules else self._certain_suffixes
         above, is_requested, add = folder.path, folder.is_requested, self._files.append
         for entry in entries:
-            name = name if (name := entry.name).isascii() else _storable_name(name)
+            name = name if (name := entry.name).isascii() else storable_name(name)
             path = above + name
             if not (is_requested or self._leads_to_requested(path)):
                 continue
@@ -275,7 +290,7 @@ def _slashes(path: str) -> list[int]:
     return [index for index, character in enumerate(path) if character == "/"]
 
 
-def _storable_name(name: str) -> str:
+def storable_name(name: str) -> str:
     """The name in NFC, whatever the locale."""
     return unicodedata.normalize("NFC", _decoded(name))
 

@@ -4,17 +4,27 @@ It only names paths: the scanner decides by its rules whether a path is a docume
 """
 
 import logging
+import select
+import sys
 import threading
+import time
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from annai.files.walk import IGNORE_FILES, SKIPPED_FOLDERS
+
+if TYPE_CHECKING:
+    from annai.files.inotify import Inotify
 
 logger = logging.getLogger(__name__)
 
 MAX_DELAY_MS = 1_500
 """Files that keep changing are reported after this time even if there was no pause."""
+
+STOP_POLL_MS = 500
+"""How often a watcher to which nothing is reported checks whether to end."""
 
 OnChange = Callable[[dict[str, set[str]]], None]
 """Called with the paths to scan again, by collection; the path `""` is the whole collection."""
@@ -41,6 +51,16 @@ class Watcher:
         self._stop.set()
         self._thread.join()
 
+    def follow(self, name: str, path: str, folder: str) -> None:
+        """A folder of a collection is about to be listed, and what changes in it from now on is to be reported."""
+
+    def report(self) -> Collection[str]:
+        """Report now what changed before this call, and return the collections of which it is certain that this is all.
+
+        Only those count whose folders were all listed since the watcher was started.
+        """
+        return ()
+
     def _watch(self) -> None:
         from watchfiles import watch  # only a long-running process needs it
 
@@ -61,8 +81,11 @@ class Watcher:
                     self._on_change(changed)
         except Exception as error:
             # Too many folders for the system's limits, or a source that vanished: the worker scans regularly instead.
-            logger.warning("cannot watch files (%s); annai scans them regularly instead", error)
-            self.has_failed = True
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        logger.warning("cannot watch files (%s); annai scans them regularly instead", error)
+        self.has_failed = True
 
     def _by_collection(self, files: Iterable[Path]) -> dict[str, set[str]]:
         """The paths to scan again, by collection."""
@@ -79,3 +102,68 @@ class Watcher:
                     parts = parts[:-1]
                 changed.setdefault(name, set()).add(unicodedata.normalize("NFC", "/".join(parts)))
         return changed
+
+
+class ExactWatcher(Watcher):
+    """The same on Linux, where it is certain that nothing was missed; it watches only the folders that are listed."""
+
+    def __init__(self, sources: Mapping[str, Path], debounce_ms: int, on_change: OnChange) -> None:
+        super().__init__(sources, debounce_ms, on_change)
+        self._lock = threading.RLock()
+        self._inotify: Inotify | None = None
+
+    def start(self) -> None:
+        """Start watching, if the system lets one more program watch."""
+        from annai.files.inotify import Inotify  # Linux alone has it
+
+        try:
+            self._inotify = Inotify()
+        except OSError as error:
+            self._fail(error)
+        else:
+            super().start()
+
+    def stop(self) -> None:
+        """Stop watching and end the thread."""
+        if self._inotify:
+            super().stop()
+            with self._lock:
+                self.has_failed = True
+                self._inotify.close()
+
+    def follow(self, name: str, path: str, folder: str) -> None:
+        """Watch it before it is listed: what is written in between is found twice rather than missed."""
+        with self._lock:
+            if self._inotify and not self.has_failed and name in self.sources:
+                try:
+                    self._inotify.add(name, path, folder)
+                except OSError as error:
+                    self._fail(error)
+
+    def report(self) -> Collection[str]:
+        """Under a lock, so that no other thread has read changes that it has yet to report."""
+        with self._lock:
+            if self._inotify is None or self.has_failed:
+                return ()
+            if changed := self._inotify.changes():
+                self._on_change(changed)
+            return self.sources.keys() - self._inotify.shared
+
+    def _watch(self) -> None:
+        inotify = cast("Inotify", self._inotify)
+        changes = select.poll()
+        changes.register(inotify.descriptor, select.POLLIN)
+        while not (self._stop.is_set() or self.has_failed):
+            if not changes.poll(STOP_POLL_MS):
+                continue
+            deadline, before = time.monotonic() + max(MAX_DELAY_MS, self._debounce_ms) / 1000, -1
+            # Until there was a pause; a question that is asked meanwhile reads them at once.
+            while (now := inotify.unread_bytes()) != before and time.monotonic() < deadline:
+                before = now
+                self._stop.wait(self._debounce_ms / 1000)
+            self.report()
+
+
+def make_watcher(sources: Mapping[str, Path], debounce_ms: int, on_change: OnChange) -> Watcher:
+    """The best watcher that this system has."""
+    return (ExactWatcher if sys.platform == "linux" else Watcher)(sources, debounce_ms, on_change)

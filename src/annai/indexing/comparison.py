@@ -1,15 +1,18 @@
 """What changed since it was indexed? Compares a collection with the disk, and queues what differs."""
 
 import logging
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from annai.collection import NAMED, check_owner, nested_sources
 from annai.config import Config
 from annai.errors import CollectionError
 from annai.files.scanner import Scan, is_same_time, scan
+from annai.files.walk import OnFolder, ignore
 from annai.indexing.deletions import Doubt, doubt_scan, doubt_source, is_certain, keep_documents, record_origin
 from annai.indexing.pace import KEEPS_CHANGING, Pace
 from annai.indexing.pipeline import Pipeline
@@ -51,10 +54,18 @@ def scan_collection(
     only: Sequence[str] | None = None,
     *,
     count_left_out: bool = False,
+    on_folder: OnFolder = ignore,
 ) -> Scan:
     """Compare a collection, or only these paths, with the disk; what lies in another's folder is not the root's too."""
-    without = nested_sources(store, config, collection.name)
-    return scan(collection.source, config.files, known, only=only, without=without, count_left_out=count_left_out)
+    return scan(
+        collection.source,
+        config.files,
+        known,
+        only=only,
+        without=nested_sources(store, config, collection.name),
+        count_left_out=count_left_out,
+        on_folder=on_folder,
+    )
 
 
 class Comparison:
@@ -65,6 +76,8 @@ class Comparison:
         self._config = config
         self._pipeline = pipeline
         self._pace = Pace()
+        self.on_folder: Callable[[str, str, str], None] = lambda *_: None
+        """Called with a collection's name and every folder that is compared, before that is listed."""
 
     def request(
         self,
@@ -73,7 +86,7 @@ class Comparison:
         *,
         force: bool = False,
         retry_failed: bool = True,
-        at_once: bool = True,
+        at_once: float = math.inf,
         first: bool = False,
         allow_deletions: bool = False,
         adopt: bool = False,
@@ -83,8 +96,8 @@ class Comparison:
         """Compare the collection, or only these paths, with the disk and queue what differs; with `force`, everything.
 
         With `retry_failed`, files that failed and have not changed since are queued too, except those that kill
-        processes. Unless `at_once`, a file that keeps changing waits for its turn; what is to be done `first` comes
-        before all that waits.
+        processes. A file of more than `at_once` bytes that keeps changing waits for its turn; what is to be done
+        `first` comes before all that waits.
 
         If so many files are gone that it must be confirmed, the rest is queued and `FilesGone` raised; with
         `allow_deletions`, they are removed here and now, since nobody who claims a request knows what was allowed.
@@ -100,7 +113,15 @@ class Comparison:
             mark_as_changed(self._store, collection, only)
         known = self._store.states(collection.name, only)
         with timer("scan"):
-            found = scan_collection(self._store, self._config, collection, known, only, count_left_out=count_left_out)
+            found = scan_collection(
+                self._store,
+                self._config,
+                collection,
+                known,
+                only,
+                count_left_out=count_left_out,
+                on_folder=partial(self.on_folder, collection.name),
+            )
         if confirm and not known and len(found.changes) > MAX_UNCONFIRMED_FILES:
             self._confirm_first_index(confirm, collection, found)
         gone = {change.path for change in found.changes if change.kind is ChangeKind.DELETED}
@@ -122,7 +143,9 @@ class Comparison:
             collection = record_origin(self._store, self._config, collection, adopt=adopt)
         if not paths and not collection.imported_at:
             self._store.save_collection(replace(collection, imported_at=timestamp()))
-        numbers = self._queue(collection.name, paths, at_once, first) if paths else []
+        sizes = {change.path: change.size for change in found.changes}
+        waits = {path for path in paths if sizes[path] > at_once}
+        numbers = self._queue(collection.name, paths, waits, first) if paths else []
         if doubt:
             raise doubt.error
         return Requested(numbers, paths, found.unchanged, len(removed), found.left_out)
@@ -140,6 +163,10 @@ class Comparison:
     def note_indexed(self, collection: str, paths: Iterable[str]) -> None:
         """These files are being indexed now: one that changes again soon may have to wait."""
         self._pace.note(collection, paths)
+
+    def paused(self, collection: str) -> list[str]:
+        """The files of a collection that keep changing, and wait for their turn."""
+        return self._pace.paused(collection)
 
     def queue_again(self, collection: str, path: str) -> None:
         """Queue a file that changed while it was being indexed."""
@@ -161,19 +188,23 @@ class Comparison:
                 "`--yes` indexes them all, and [files] in annai.toml excludes some."
             )
 
-    def _queue(self, collection: str, paths: Sequence[str], at_once: bool, first: bool) -> list[int]:
+    def _queue(self, collection: str, paths: Sequence[str], patient: Container[str], first: bool) -> list[int]:
         """Queue the paths and return the requests' ids; a pending one that was not tried yet is kept, unless `first`.
 
-        One whose process died is kept in any case: it may be the file's fault.
+        One whose process died is kept in any case: it may be the file's fault. The `patient` wait for their turn if
+        they keep changing.
         """
         waiting = {
             request.path: request.id
             for request in self._store.requests.pending(collection, paths)
-            if request.error == PROCESS_ENDED or not (first or request.attempts or (at_once and request.error))
+            if request.error == PROCESS_ENDED
+            or not (first or request.attempts or (request.error and request.path not in patient))
         }
         numbers = [waiting[path] for path in paths if path in waiting]
         new = [path for path in paths if path not in waiting]
-        pauses = {path: 0.0 if at_once else self._pace.pause(collection, path) for path in new}
+        for path in new:
+            self._pace.release(collection, path)
+        pauses = {path: self._pace.pause(collection, path) if path in patient else 0.0 for path in new}
         numbers += self._store.requests.add(collection, [path for path in new if not pauses[path]], first=first)
         for path in new:
             if pauses[path]:

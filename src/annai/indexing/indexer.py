@@ -70,7 +70,7 @@ class Indexer:
             with contextlib.suppress(StoreError):
                 self._store.requests.recover(died=False)
             raise
-        if outcomes.total() < len(claimed):
+        if len(outcomes) < len(claimed):
             self._store.requests.recover(died=False)
         if error:
             raise error

@@ -31,6 +31,8 @@ class Pace:
     def __init__(self) -> None:
         self._indexed: dict[File, tuple[float, int]] = {}
         """When each was last indexed, and how many times in a row it changed soon after that."""
+        self._paused: dict[File, float] = {}
+        """Those that wait for their turn, and until when."""
 
     def note(self, collection: str, paths: Iterable[str]) -> None:
         """These files are being indexed now."""
@@ -38,6 +40,7 @@ class Pace:
         for path in paths:
             _, times = self._indexed.get((collection, path), (0.0, 0))
             self._indexed[collection, path] = now, times
+            self._paused.pop((collection, path), None)
         if len(self._indexed) > MAX_REMEMBERED:
             # A copy: other threads ask for pauses meanwhile.
             self._indexed = {file: (at, times) for file, (at, times) in [*self._indexed.items()] if _is_soon(at, now)}
@@ -47,6 +50,22 @@ class Pace:
 
         Call it once for each change. A file that changed while it was being indexed always waits.
         """
+        pause = self._next_pause(collection, path, changed_meanwhile=changed_meanwhile)
+        if pause:
+            self._paused[collection, path] = time.monotonic() + pause
+        return pause
+
+    def release(self, collection: str, path: str) -> None:
+        """A file that waits for its turn is to be indexed now."""
+        self._paused.pop((collection, path), None)
+
+    def paused(self, collection: str) -> list[str]:
+        """The files of a collection that changed, and wait for their turn."""
+        now = time.monotonic()
+        self._paused = {file: until for file, until in [*self._paused.items()] if until > now}
+        return [path for name, path in self._paused if name == collection]
+
+    def _next_pause(self, collection: str, path: str, *, changed_meanwhile: bool) -> float:
         at, times = self._indexed.get((collection, path), (0.0, 0))
         if not _is_soon(at, time.monotonic()):
             self._indexed.pop((collection, path), None)

@@ -77,7 +77,9 @@ class Run:
 
     def _count(self, prepared: Prepared, times: int) -> None:
         done, size = self.done, prepared.document.state.size if prepared.document else 0
-        files, passages = done.files + times, done.passages + times * prepared.passages
+        # No more than there are: what others index meanwhile was counted by what is left.
+        files = min(done.files + times, done.total or done.files + times)
+        passages = done.passages + times * prepared.passages
         self.done = Done(files, max(done.total, files), done.size + times * size, passages)
 
     def _tell(self) -> None:

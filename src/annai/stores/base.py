@@ -188,7 +188,7 @@ class Requests(ABC):
 
     @abstractmethod
     def due(self, collections: Sequence[str] | None = None) -> int:
-        """How many requests, of these collections, could be claimed now or are being processed.
+        """How many files, of these collections, have a request that could be claimed now or is being processed.
 
         The others wait for their next attempt.
         """

@@ -134,10 +134,13 @@ class MemoryRequests(Requests):
     def due(self, collections: Sequence[str] | None = None) -> int:
         """What is being processed, and what is pending and due."""
         with self._lock:
-            return sum(
-                row.status == "processing" or self._is_due(row)
-                for row in self._open.values()
-                if collections is None or row.collection in collections
+            return len(
+                {
+                    (row.collection, row.path)
+                    for row in self._open.values()
+                    if (row.status == "processing" or self._is_due(row))
+                    and (collections is None or row.collection in collections)
+                }
             )
 
     def due_in(self, collections: Sequence[str] | None = None) -> float | None:

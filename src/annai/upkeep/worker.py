@@ -4,7 +4,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -12,8 +12,9 @@ from typing import Self
 
 from annai import collection as collections
 from annai.engine import Engine
+from annai.engine.engine import Caught
 from annai.errors import AnnaiError, CollectionError
-from annai.files.watcher import Watcher
+from annai.files.watcher import Watcher, make_watcher
 from annai.upkeep import memory
 from annai.upkeep.process import IndexingProcess
 
@@ -73,6 +74,14 @@ class Worker:
         self._watcher: Watcher | None = None
         self._changed: dict[str, set[str]] = {}
         self._changed_lock = threading.Lock()
+        self._noticing = threading.RLock()
+        """Held while what was reported is being queued, so that a question finds it reported, or queued."""
+        self._followed: set[str] = set()
+        """Collections that were compared as a whole since their folders are watched."""
+        self._is_settled = threading.Event()
+        """Set once it is known whether this process watches the files."""
+        self._losses = 0
+        """How often something that was reported could not be queued, or watching began anew."""
         self._watched: dict[str, Path] = {}
         self._folders: dict[Path, tuple[int, int] | None] = {}
         """Which folders are watched, by device and inode: one that was deleted and made again is another."""
@@ -93,12 +102,32 @@ class Worker:
         if self._engine.read_only:
             return  # As on a read replica: others keep it fresh.
         self._engine.wake = self._wake.set
+        self._engine.follow(self.catch_up, self._follow)
         self._thread.start()
 
     @property
     def is_alive(self) -> bool:
         """Whether it does its work; of an index that can only be read, others keep the files fresh."""
         return self._engine.read_only or self._thread.is_alive()
+
+    def catch_up(self) -> Caught:
+        """Queue what changed before this call; return of which collections this is certainly all, and the requests."""
+        self._is_settled.wait(WATCH_START_SECONDS)
+        with self._noticing:
+            watcher = self._watcher
+            # What a link to a file leads to may change where nobody watches.
+            if watcher is None or self._engine.config.files.follow_symlinks:
+                return {}, ()
+            certain = {*watcher.report()}
+            queued = self._queue_reported(asked=True)
+            self._follow_all(certain - self._followed)
+            sources = {name: watcher.sources[name] for name in certain & self._followed}
+        same = {name: source for name, source in sources.items() if _identify(source) == self._folders.get(source)}
+        return same, queued
+
+    def _follow(self, name: str, path: str, folder: str) -> None:
+        if watcher := self._watcher:
+            watcher.follow(name, path, folder)
 
     def finish(self) -> None:
         """Start to end: finish the current documents, without waiting for that."""
@@ -124,12 +153,14 @@ class Worker:
         keeper = self._engine.keeper
         while not self._stop.is_set():
             if not keeper.acquire():
+                self._is_settled.set()
                 self._pause(TAKE_OVER_SECONDS)
                 continue
             try:
                 while not self._stop.is_set():
                     if not self._succeeds("", self._keep_fresh):
                         self._engine.worker_problem = self._errors.get("", "")
+                        self._is_settled.set()
                         self._pause(ERROR_PAUSE_SECONDS)
             finally:
                 self._unwatch()
@@ -202,9 +233,13 @@ class Worker:
             return True
         return False
 
-    def _queue(self, name: str, paths: Sequence[str] | None, *, retry_failed: bool = True) -> bool:
-        """Queue what changed in a collection; where that fails, the others are queued all the same."""
-        return self._succeeds(name, partial(self._engine.queue_changes, name, paths, retry_failed=retry_failed))
+    def _queue(
+        self, name: str, paths: Sequence[str] | None, *, retry_failed: bool = True, asked: bool = False
+    ) -> list[int] | None:
+        """Queue what changed in a collection; where that fails, it is None, and the others are queued all the same."""
+        queued: list[int] = []
+        queue = partial(self._engine.queue_changes, name, paths, retry_failed=retry_failed, asked=asked)
+        return queued if self._succeeds(name, lambda: queued.extend(queue())) else None
 
     def _watch(self) -> None:
         """Watch the sources of the collections as they are now."""
@@ -215,17 +250,21 @@ class Worker:
         self._unwatch()
         self._folders = folders
         if self._engine.config.watcher.enabled and sources:
-            self._watcher = Watcher(sources, self._engine.config.watcher.debounce_ms, self._on_changes)
+            self._watcher = make_watcher(sources, self._engine.config.watcher.debounce_ms, self._on_changes)
             self._watcher.start()
         elif self._watched == sources:
             return  # They are compared regularly.
         self._watched = sources
         self._next_scan, self._is_reconciled = 0.0, False
+        self._is_settled.set()
 
     def _unwatch(self) -> None:
-        if self._watcher is not None:
-            self._watcher.stop()
-            self._watcher = None
+        with self._noticing:
+            watcher, self._watcher = self._watcher, None
+            self._followed.clear()
+            self._losses += 1
+        if watcher is not None:
+            watcher.stop()
 
     def _sources(self) -> dict[str, Path]:
         engine = self._engine
@@ -246,19 +285,12 @@ class Worker:
 
     def _queue_changes(self) -> None:
         """Queue what changed: what the watcher reported and, from time to time, all that differs from the disk."""
-        with self._changed_lock:
-            changed, self._changed = self._changed, {}
+        with self._noticing:
+            self._queue_reported()
         now = time.monotonic()
-        if sum(map(len, changed.values())) >= BURST_PATHS:
-            changed, self._next_scan, self._is_reconciled = {}, 0.0, False
-        for name, paths in changed.items():
-            if name in self._watched and not self._queue(name, None if "" in paths else sorted(paths)):
-                # What was noticed of it is found again by comparing.
-                self._next_scan = min(self._next_scan, now + ERROR_PAUSE_SECONDS)
         if now < self._next_scan:
             return
-        for name in self._watched:
-            self._queue(name, None, retry_failed=not self._is_reconciled)
+        self._follow_all(self._watched)
         took = time.monotonic() - now
         is_blind = self._watcher is None or self._watcher.has_failed
         pause = max(UNWATCHED_RESCAN_SECONDS if is_blind else RESCAN_SECONDS, took / RESCAN_TIME_SHARE)
@@ -266,6 +298,33 @@ class Worker:
         self._next_scan = time.monotonic() + (pause if self._is_reconciled else WATCH_START_SECONDS + took)
         self._is_reconciled = True
         memory.give_back()
+
+    def _follow_all(self, names: Iterable[str]) -> None:
+        """Compare collections as a whole: from now on what changes in them is reported."""
+        losses = self._losses
+        compared = {name for name in names if self._queue(name, None, retry_failed=not self._is_reconciled) is not None}
+        with self._noticing:
+            if losses == self._losses:
+                self._followed |= compared
+
+    def _queue_reported(self, *, asked: bool = False) -> list[int]:
+        """Queue what the watcher reported, within `_noticing`."""
+        numbers: list[int] = []
+        with self._changed_lock:
+            changed, self._changed = self._changed, {}
+        if sum(map(len, changed.values())) >= BURST_PATHS:
+            changed, self._next_scan, self._is_reconciled = {name: {""} for name in changed}, 0.0, False
+        for name, paths in changed.items():
+            if name not in self._watched:
+                continue
+            if (queued := self._queue(name, None if "" in paths else sorted(paths), asked=asked)) is not None:
+                numbers += queued
+            else:
+                # What was noticed of it is found again by comparing.
+                self._next_scan = min(self._next_scan, time.monotonic() + ERROR_PAUSE_SECONDS)
+                self._followed.discard(name)
+                self._losses += 1
+        return numbers
 
     def _pause(self, seconds: float) -> None:
         if not self._stop.is_set():

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 from annai.answers import Freshness
@@ -24,10 +25,6 @@ FIRST_INDEX_SECONDS = 40.0
 REPORT_SECONDS = 0.3
 """How often progress is reported."""
 
-REFRESH_SHARE, MAX_REFRESH_PAUSE_SECONDS = 0.05, 5.0
-"""While the worker watches the files, comparing with the disk before a search takes at most this share of the time;
-after this many seconds a search compares in any case."""
-
 SMALL_QUEUE = 20
 """Up to this many waiting requests are looked at one by one."""
 
@@ -43,9 +40,6 @@ class Indexing:
         self._threads = ThreadPoolExecutor(THREADS, "mcp")
         self._long = ThreadPoolExecutor(1, "mcp-long")
         self._stopping = threading.Event()
-        self._next_refresh: dict[tuple[str, ...], float] = {}
-        self._is_behind = False
-        """Whether files were still waiting after the last comparison with the disk."""
 
     async def use(self, work: Callable[[Project], T], *, is_long: bool = False) -> T:
         """Do something with the project, without delaying other requests."""
@@ -61,39 +55,29 @@ class Indexing:
     async def refresh(self, names: tuple[str, ...], report: Report, *, wait: bool = True) -> Freshness:
         """Bring what a search of these collections looks at up to date.
 
-        It waits long only for the first index, without which there is nothing to search, and only if `wait` says so. A
+        It waits long only for a first index of which nothing is there to be searched yet, and only if `wait` says so. A
         problem is reported with the answer, and the index can be searched as it is.
         """
         try:
             # Asked every time: somebody may have deleted the index.
-            is_first = await self.use(lambda project: _is_empty(project, names))
-            if not is_first and time.monotonic() < self._next_refresh.get(names, 0.0):
-                return Freshness()
-            return await self._refresh(names, report, is_first=is_first, wait=wait)
+            is_empty = await self.use(lambda project: _is_empty(project, names))
+            return await self._refresh(names, report, wait=wait and is_empty)
         except AnnaiError as error:
             return Freshness(problem=str(error))
 
-    async def _refresh(self, names: tuple[str, ...], report: Report, *, is_first: bool, wait: bool) -> Freshness:
+    async def _refresh(self, names: tuple[str, ...], report: Report, *, wait: bool) -> Freshness:
         start = time.monotonic()
-        if self._is_behind and not is_first and (waiting := await self.use(_waiting_files)):
-            # Much is being indexed: a search does without it, and another comparison would only slow it down.
-            return Freshness(waiting)
         reporter = _ProgressReporter(report)
         freshness = await self._run_with_progress(lambda project, _: project.refresh(names, wait=False), reporter)
-        took, waiting = time.monotonic() - start, freshness.waiting
-        while waiting and is_first and wait and time.monotonic() < start + FIRST_INDEX_SECONDS:
-            await reporter.report_waiting(waiting)
+        while freshness.is_first and wait and time.monotonic() < start + FIRST_INDEX_SECONDS:
+            await reporter.report_waiting(freshness.waiting)
             await asyncio.sleep(REPORT_SECONDS)
             waiting = await self.use(_waiting_files)
-        self._is_behind = bool(waiting)
-        # A problem is told with every answer until it is solved.
-        if self._access.config.watcher.enabled and not waiting and not freshness.problem:
-            self._next_refresh[names] = time.monotonic() + min(took / REFRESH_SHARE, MAX_REFRESH_PAUSE_SECONDS)
-        return Freshness(waiting, freshness.problem)
+            freshness = replace(freshness, waiting=waiting, is_first=waiting > 0)
+        return freshness
 
     async def reindex(self, paths: Sequence[str], force: bool, report: Report) -> ImportSummary:
         """Compare everything, or what lies under the paths, with the disk, and index what differs."""
-        self._next_refresh.clear()
         return await self._run_with_progress(
             lambda project, progress: _reindex(project, paths, force, progress),
             _ProgressReporter(report),

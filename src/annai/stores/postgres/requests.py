@@ -148,7 +148,7 @@ class PostgresRequests(Requests):
         if collections is not None and not collections:
             return 0
         return self._database.number(
-            f"""SELECT count(*) FROM annai_requests WHERE status IN ('pending', 'processing')
+            f"""SELECT count(DISTINCT (collection, path)) FROM annai_requests WHERE status IN ('pending', 'processing')
             AND (status = 'processing' OR {_IS_DUE})
             AND (%s::text[] IS NULL OR collection = ANY(%s))""",
             (_list(collections), _list(collections)),

@@ -158,9 +158,9 @@ class SqliteRequests(Requests):
     def due(self, collections: Sequence[str] | None = None) -> int:
         """Called before every search, so it reads only what is pending or processing."""
         return self._database.number(
-            """SELECT count(*) FROM index_requests
+            """SELECT count(*) FROM (SELECT DISTINCT collection, path FROM index_requests INDEXED BY waiting_requests
             WHERE status IN ('pending', 'processing') AND (status = 'processing' OR due_at <= ?1 OR due_at > ?2)
-            AND (?3 IS NULL OR collection IN (SELECT value FROM json_each(?3)))""",
+            AND (?3 IS NULL OR collection IN (SELECT value FROM json_each(?3))))""",
             (timestamp(), timestamp(LONGEST_PAUSE_SECONDS), _json(collections)),
         )
 
