@@ -100,6 +100,7 @@ def test_a_search_through_a_server_waits_for_its_first_index(
         engine = stack.enter_context(Engine(quick_config(docs)))
         # As if a worker were at work.
         engine.wake = lambda: None
+        assert engine.keeper.acquire()
         port = stack.enter_context(served(Application(Service(engine, engine.config))))
         client = stack.enter_context(Client(f"http://127.0.0.1:{port}"))
         searching = stack.enter_context(ThreadPoolExecutor(1)).submit(

@@ -158,3 +158,10 @@ def test_it_is_so_for_many_who_ask_at_once(place: LivingProject) -> None:
 
     with ThreadPoolExecutor(4) as writers:
         assert [*writers.map(write_and_ask, range(4))] == [[], [], [], []]
+
+
+def test_it_is_so_for_an_agent_beside_another_one(place: LivingProject) -> None:
+    with connected(place.folder) as first:
+        first.fields("search", query="apple")
+        with asking(place.folder, "mcp") as ask:
+            assert missed(place.folder, ask) == []

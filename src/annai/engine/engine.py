@@ -300,6 +300,12 @@ class Engine(Project):
                 patience = FIRST_PATIENCE_SECONDS if is_first and wait else 0.0
                 self._updates.process(timeout=SEARCH_WAIT_SECONDS, patience=patience, progress=progress)
                 waiting = self.store.requests.due(names)
+            elif compare and not (self.keeper.is_held or self._is_behind):
+                # The process whose worker keeps the index fresh looks at the queue only now and then.
+                deadline = time.monotonic() + SEARCH_WAIT_SECONDS
+                self._updates.process(timeout=SEARCH_WAIT_SECONDS, stop=lambda: time.monotonic() > deadline)
+                waiting = self.store.requests.due(names)
+                self._is_behind = waiting > 0
             else:
                 waiting = self._wait_for_worker(names, queued)
         if errors and not any(self.store.dimension(each.name) for each in searched):

@@ -49,6 +49,11 @@ class IndexLock:
             self._holders += 1
             return True
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this process has it."""
+        return self._holders > 0
+
     def release(self) -> None:
         """Undo one `acquire`."""
         with self._guard:
