@@ -61,7 +61,8 @@ SEARCH_DOCS = """{
   "project": {"name": "my-project", "root": "."},
   "server": {"host": "localhost", "port": 24281},
   "indexing": {"maxTokensPerSection": 2000, "embeddingModel": "cl-nagoya/ruri-v3-30m"},
-  "files": {"include": ["**/*.md"], "ignoreGitignore": true},
+  "files": {"include": ["**/*.md"], "ignoreGitignore": true, "maxFileSize": 2500000},
+  "watcher": {"enabled": false, "debounceMs": 500},
   "worker": {"interval": 5000}
 }
 """
@@ -93,6 +94,9 @@ SEARCH_DOCS = """{
                 "chunking.max_tokens": 2000,
                 "files.respect_gitignore": True,
                 "embedding.provider": "sentence-transformers",
+                "files.max_file_mb": 2.5,
+                "watcher.enabled": False,
+                "watcher.debounce_ms": 500,
             },
         ),
     ],
@@ -122,6 +126,20 @@ def test_a_first_search_says_once_that_settings_of_an_ancestor_are_there(annai: 
     write(".search-docs.json", SEARCH_DOCS)
     assert "annai init --from .search-docs.json" in annai("search", "apples").stderr
     assert "--from" not in annai("search", "apples").stderr
+
+
+@pytest.mark.parametrize("command", [("import",), ("status",), ("mcp",), ("search", "apples")])
+def test_every_way_in_says_that_settings_of_an_ancestor_are_there(
+    annai: Annai, write: Write, command: tuple[str, ...]
+) -> None:
+    (annai.folder / "annai.toml").unlink()
+    write("a.md", "# Apples\n\nAbout apples.")
+    write(".search-docs.json", SEARCH_DOCS)
+    assert "annai init --from .search-docs.json" in annai(*command).stderr
+    # Only `status`, where one looks for what is wrong, says it again.
+    annai("import")
+    assert "--from" not in annai("import").stderr
+    assert "--from" in annai("status").stderr
 
 
 def test_files_of_the_same_name_that_are_somebody_elses_are_left_alone(tmp_path: Path) -> None:

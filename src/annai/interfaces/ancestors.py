@@ -60,6 +60,10 @@ def _folders(value: Value) -> Value:
     return tuple(f"{name}/" for name in _words(value))
 
 
+def _megabytes(value: Value) -> Value:
+    return value / 1_000_000 if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
 def _words(value: Value) -> list[str]:
     return [str(each) for each in value] if isinstance(value, list) else [str(value)]
 
@@ -119,6 +123,7 @@ ANCESTORS = (
             "files.include": Counterpart("files.include"),
             "files.exclude": Counterpart("files.exclude"),
             "files.ignoreGitignore": Counterpart("files.respect_gitignore"),
+            "files.maxFileSize": Counterpart("files.max_file_mb", _megabytes, "in megabytes, not bytes"),
             "indexing.maxTokensPerSection": Counterpart("chunking.max_tokens"),
             "indexing.minTokensForSplit": Counterpart("chunking.min_tokens"),
             "indexing.maxDepth": Counterpart("chunking.max_depth"),
@@ -131,6 +136,8 @@ ANCESTORS = (
             "search.defaultLimit": Counterpart("search.limit"),
             "server.host": Counterpart("server.host"),
             "server.port": Counterpart("server.port"),
+            "watcher.enabled": Counterpart("watcher.enabled"),
+            "watcher.debounceMs": Counterpart("watcher.debounce_ms"),
         },
         frozenset(),
         {},

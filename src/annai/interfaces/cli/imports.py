@@ -10,7 +10,13 @@ from annai.collection import only_one
 from annai.config import Config, override
 from annai.errors import ConfigError
 from annai.interfaces.cli.conventions import Command
-from annai.interfaces.cli.options import allow_deletions_option, collection_option, json_option, project_command
+from annai.interfaces.cli.options import (
+    allow_deletions_option,
+    collection_option,
+    json_option,
+    project_command,
+    tell_of_ancestor,
+)
 from annai.interfaces.cli.progress import indexed_line, progress_bar, short_duration
 from annai.interfaces.render.notes import left_out_lines
 from annai.interfaces.render.records import print_json
@@ -65,6 +71,7 @@ def command(
     rebuilding, and for other sizes of pieces. `annai index rebuild PATH` indexes
     single files and folders again.
     """
+    tell_of_ancestor(config)
     own = config
     if database:
         _check_file(own)

@@ -9,7 +9,7 @@ import click
 from annai.config import Config, override
 from annai.errors import ServerError
 from annai.interfaces.cli.conventions import Command
-from annai.interfaces.cli.options import port_number, project_command
+from annai.interfaces.cli.options import port_number, project_command, tell_of_ancestor
 from annai.interfaces.terminal import echo, echo_line, is_terminal, warn
 
 INDEX_NAME = "index.sqlite"
@@ -37,6 +37,7 @@ def command(config: Config, data_dir: Path | None, http: bool, port: int | None)
         raise click.UsageError("--port needs --http.")
     if data_dir:
         config = override(config, "database", path=str(data_dir.absolute() / INDEX_NAME))
+    tell_of_ancestor(config)
     if http:
         _serve_http(config, port)
         return

@@ -109,11 +109,13 @@ def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False
     return project
 
 
-def tell_of_ancestor(folder: Path) -> None:
-    """Say that a folder without settings of annai's has those of a program that annai descends from."""
-    from annai.interfaces.ancestors import left_here  # only before the first index
+def tell_of_ancestor(config: Config, *, always: bool = False) -> None:
+    """Before the first index, or `always`: say that settings here are those of a program that annai descends from."""
+    if config.file or (config.database_path.exists() and not always):
+        return
+    from annai.interfaces.ancestors import left_here  # only where annai has no settings
 
-    if file := left_here(folder):
+    if file := left_here(config.root):
         echo(f"{file.name} is not read; `annai init --from {file.name}` turns it into annai.toml.", err=True)
 
 

@@ -203,8 +203,7 @@ def command(
     )
     # Said here and nowhere else: a server's log has no questions in it.
     logger.debug('[search] query="%s", top_k=%d', asked.text, asked.limit)
-    if not config.file and not config.database_path.exists():
-        tell_of_ancestor(config.root)
+    tell_of_ancestor(config)
     with open_project(config) as project, progress_bar("Indexing") as progress:
         answer = project.search(asked, progress=progress, confirm=confirm_large_index(yes))
     warn_if_stale(answer.freshness)

@@ -8,7 +8,7 @@ from annai.asking.conditions import shorten_value
 from annai.config import Config
 from annai.indexing.deletions import GONE
 from annai.interfaces.cli.conventions import Command
-from annai.interfaces.cli.options import collection_option, format_option, project_command
+from annai.interfaces.cli.options import collection_option, format_option, project_command, tell_of_ancestor
 from annai.interfaces.render.notes import left_out_lines, queue_lines, searched_sentence
 from annai.interfaces.render.records import field_json, print_json, status_json
 from annai.interfaces.render.table import print_lines, print_table
@@ -40,6 +40,7 @@ def command(config: Config, name: str, fields: bool, form: str | None) -> None:
     if fields:
         _print_fields(config, name, form)
         return
+    tell_of_ancestor(config, always=True)
     with open_project(config) as project:
         status = project.status(name)
         paths = project.document_paths(name) if name else None
