@@ -156,7 +156,7 @@ def test_only_the_first_candidates_are_reranked(docs: Path, service: Service) ->
 @pytest.mark.parametrize(
     ("planned", "note"),
     [
-        ({"hang": True}, "0.2 seconds"),
+        ({"hang": True}, " 0.2 seconds"),
         ({"status": 500}, "500"),
         ({"status": 429, "headers": {"Retry-After": "60"}}, "429"),
         ({"cut": 30}, "incomplete or invalid answer"),
@@ -176,6 +176,16 @@ def test_if_it_fails_or_takes_too_long_the_order_stays_and_the_note_says_so(
     assert [hit.path for hit in answer.results] == [hit.path for hit in before.results]
     assert answer.note.startswith("not reranked: ")
     assert note in answer.note
+
+
+def test_a_silent_service_is_told_with_the_budget_and_not_with_what_was_left_of_it(
+    docs: Path, service: Service
+) -> None:
+    reranker = load_reranker(http_config(docs, service))
+    assert reranker
+    service.planned.append({"hang": True})
+    with pytest.raises(RerankerError, match=r"did not answer within 0\.2 seconds$"):
+        reranker.score("apple", ["one", "two"], 0.2)
 
 
 @pytest.mark.usefixtures("documents")

@@ -86,32 +86,43 @@ def retry(call: Callable[[], T], settings: Retry, *, max_wait: float = math.inf)
 
 
 def post_json(
-    url: str, body: object, *, texts: int, key: str = "", key_header: str = "", timeout: float = 60.0
+    url: str,
+    body: object,
+    *,
+    texts: int,
+    key: str = "",
+    key_header: str = "",
+    timeout: float = 60.0,
+    deadline: float | None = None,
 ) -> Json:
     """Send JSON and return the JSON of the response. Raises `ServiceError`; no message contains the key.
 
     The key is sent as a bearer token, or in a header of its own. `texts` says for the log how many are sent.
+    `deadline` is when the time of several requests together ends, `timeout` how long it was: what an error names.
     """
     headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "annai"}
     if key:
         headers |= {key_header: key} if key_header else {"Authorization": f"Bearer {key}"}
     address = redact_url(url)
-    deadline = time.monotonic() + timeout
+    late = f"{address} did not answer within {timeout:g} seconds"
+    now = time.monotonic()
+    deadline = now + timeout if deadline is None else deadline
     try:
         with timer("request", f"texts={texts}, {address}"):
             request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - `check_url` allows only http(s)
-            with _opener().open(request, timeout=timeout) as response:
+            # A socket that may not wait at all would not even connect.
+            with _opener().open(request, timeout=max(deadline - now, 0.001)) as response:
                 return parse_json(_read(response, deadline))
     except HTTPError as error:
         with error:  # it is itself the response
             answer = f"{address} answered {error.code}{_detail(error, key)}"
         raise status_error(error.code, error.headers.get("Retry-After"), answer) from None
     except TimeoutError:
-        raise ServiceError(f"{address} did not answer within {timeout:g} seconds", transient=True) from None
+        raise ServiceError(late, transient=True) from None
     except (URLError, OSError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
-            raise ServiceError(f"{address} did not answer within {timeout:g} seconds", transient=True) from None
+            raise ServiceError(late, transient=True) from None
         raise ServiceError(redact(key, f"{address} cannot be reached ({reason})"), transient=True) from None
     except (HTTPException, ValueError) as error:
         raise ServiceError(

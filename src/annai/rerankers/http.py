@@ -72,12 +72,12 @@ class HttpReranker(Reranker):
         deadline = time.monotonic() + seconds
         try:
             try:
-                scores = self._ask(self._api, query, texts, deadline)
+                scores = self._ask(self._api, query, texts, seconds, deadline)
             except ServiceError as error:
                 hinted = next((api for hint, api in HINTS.items() if hint in str(error)), "")
                 if self._api != "auto" or not hinted:
                     raise
-                scores = self._ask(hinted, query, texts, deadline)
+                scores = self._ask(hinted, query, texts, seconds, deadline)
                 # Only what has worked is kept: one refusal may have had another reason.
                 self._api = hinted
         except ServiceError as error:
@@ -85,7 +85,7 @@ class HttpReranker(Reranker):
         # Some services return the model's logits.
         return scores if all(0 <= score <= 1 for score in scores) else sigmoid(scores)
 
-    def _ask(self, api: str, query: str, texts: Sequence[str], deadline: float) -> list[float]:
+    def _ask(self, api: str, query: str, texts: Sequence[str], seconds: float, deadline: float) -> list[float]:
         form = FORMATS[api]
         url, key = self._url_and_key
         scores: list[float] = []
@@ -94,7 +94,7 @@ class HttpReranker(Reranker):
             body: dict[str, object] = {"query": query, form.texts: batch, **form.extra}
             if self._settings.model and api != "tei":
                 body["model"] = self._settings.model
-            answer = post_json(url, body, texts=len(batch), key=key, timeout=max(deadline - time.monotonic(), 0.001))
+            answer = post_json(url, body, texts=len(batch), key=key, timeout=seconds, deadline=deadline)
             scores += _scores(answer, len(batch))
         return scores
 
