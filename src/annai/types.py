@@ -425,6 +425,10 @@ class ServerStatus:
     memory: int
     """Bytes of resident memory."""
     version: str
+    cpu_percent: float = 0.0
+    """How busy it was in the last second, in per cent of one core."""
+    cpu_seconds: float = 0.0
+    """Processor time since it started."""
 
 
 @dataclass(frozen=True, slots=True)

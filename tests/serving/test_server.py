@@ -44,12 +44,15 @@ def test_a_server_is_started_looked_at_and_stopped(place: LivingProject) -> None
     assert "A server is already running at" in annai("server", "start").stdout
     assert place.server() == record
     shown = annai("server", "status").stdout
-    for line in (rf"Server +{record.url} \(pid {record.pid}", "Uptime +", r"Memory +\d+\.\d MB", "Log +", "Queue +"):
+    lines = (rf"Server +{record.url} \(pid {record.pid}", "Uptime +", r"Memory +\d+\.\d MB", "Log +", "Queue +")
+    for line in (*lines, r"CPU +\d+% of a core +\(\d+ seconds? since it started\)"):
         assert re.search(f"^{line}", shown, re.MULTILINE), shown
     assert f"serving {place.folder} at {record.url}" in annai("server", "logs").stdout
     told = json.loads(annai("server", "status", "--format", "json").stdout)
     assert (told["running"], told["pid"], told["port"]) == (True, record.pid, record.port)
     assert {"uptime_seconds", "memory", "requests", "indexing", "errors", "version", "log"} <= set(told)
+    assert told["cpu_seconds"] > 0
+    assert told["cpu_percent"] >= 0
     assert "Server stopped." in annai("server", "stop").stdout
     assert is_gone(record)
     assert not (state_of(place.folder) / "server.pid").exists()

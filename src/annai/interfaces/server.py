@@ -97,6 +97,8 @@ class _Server(uvicorn.Server):
         self._record = record
         self._worker = worker
         self._changes = StoreChanges(config)
+        self._process = psutil.Process()
+        self._cpu_percent = self._process.cpu_percent()
         keys, metrics = Keys(), Metrics(engine)
         self._doors = Doorkeeper(daemon.required_token(config), TokenFile(config))
         self._audit = _open_audit(config)
@@ -193,6 +195,7 @@ class _Server(uvicorn.Server):
 
     async def _end_if_orphaned(self) -> None:
         """End if the project, the pid file or the clients are gone, or the settings name another store."""
+        self._cpu_percent = self._process.cpu_percent()  # Since the last check.
         config = self._project
         idle = config.server.idle_shutdown_minutes * 60
         current = pidfile.read_record(config)
@@ -210,8 +213,17 @@ class _Server(uvicorn.Server):
 
     def _describe(self) -> ServerStatus:
         record = self._record
-        memory = psutil.Process().memory_info().rss
-        return ServerStatus(record.pid, record.url, record.started_at, memory, record.version)
+        with self._process.oneshot():
+            memory, times = self._process.memory_info().rss, self._process.cpu_times()
+        return ServerStatus(
+            record.pid,
+            record.url,
+            record.started_at,
+            memory,
+            record.version,
+            self._cpu_percent,
+            round(times.user + times.system, 2),
+        )
 
 
 @contextmanager
