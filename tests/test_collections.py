@@ -10,7 +10,7 @@ from annai.config import override
 from annai.engine import Engine
 from annai.errors import CollectionError
 from annai.upkeep.worker import Worker
-from tests.conftest import Annai, quick_config, results
+from tests.conftest import Annai, AnnaiHere, quick_config, results
 from tests.loopback import eventually
 
 Write = Callable[[str, str], Path]
@@ -143,3 +143,22 @@ def test_a_collection_is_imported_into_another_index_file(annai_here: Annai, tre
         ]
         assert found(engine) == [*API, "guide:a.md"]
     assert json.loads(annai_here("status", "--format", "json").stdout)["collections"][0]["documents"] == 0
+    # It is searched where it is, and found to be up to date; a file that is not there is not made.
+    (tree / "api" / "b.md").write_text("# Pears\n\nabout pears\n")
+    assert [row["file"] for row in results(annai_here, "pears", "--database", str(other))] == ["api/b.md"]
+    assert "There is no index file" in annai_here("search", "pears", "--database", "typo.sqlite", code=2).stderr
+    assert not (annai_here.folder / "typo.sqlite").exists()
+
+
+def test_every_collection_command_takes_a_folder(annai_here: Annai, tree: Path, tmp_path: Path) -> None:
+    elsewhere = AnnaiHere(tmp_path)
+    folder = ("--docs-dir", str(tree))
+    elsewhere("collection", "add", "api", "-s", str(tree / "api"), "-d", "The API", *folder)
+    elsewhere("collection", "update", "api", "-d", "API", *folder)
+    elsewhere("collection", "disable", "api", *folder)
+    elsewhere("collection", "enable", "api", *folder)
+    listed = json.loads(elsewhere("collection", "ls", "--json", *folder).stdout)
+    assert [(each["name"], each["description"], each["enabled"]) for each in listed] == [("api", "API", True)]
+    assert json.loads(annai_here("collection", "ls", "--json").stdout) == listed
+    elsewhere("collection", "delete", "api", "--yes", *folder)
+    assert json.loads(annai_here("collection", "ls", "--json").stdout) == []

@@ -60,7 +60,7 @@ def command() -> None:
     default=None,
     help="Whether searches cover the rest of the project's folder too (default: if it is indexed).",
 )
-@project_command(docs_dir=False)
+@project_command()
 def add(config: Config, name: str, description: str, source: Path, keep_root: bool | None) -> None:
     """Register a folder, and say what is searched from now on."""
     with open_project(config) as project:
@@ -79,7 +79,7 @@ def add(config: Config, name: str, description: str, source: Path, keep_root: bo
 @_name
 @click.option("-d", "--description", help="The new description.")
 @click.option("-s", "--source", type=_folder, help="The new folder.")
-@project_command(docs_dir=False)
+@project_command()
 def update(config: Config, name: str, description: str | None, source: Path | None) -> None:
     """Change a collection's description or folder."""
     if description is None and source is None:
@@ -92,7 +92,7 @@ def update(config: Config, name: str, description: str | None, source: Path | No
 @command.command("delete", examples=("annai collection delete api", "annai collection delete api --yes"))
 @_name
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-@project_command(docs_dir=False)
+@project_command()
 def delete(config: Config, name: str, yes: bool) -> None:
     """Delete a collection and its index; the files stay."""
     with open_project(config) as project:
@@ -109,7 +109,7 @@ def delete(config: Config, name: str, yes: bool) -> None:
 
 @command.command("enable", examples=("annai collection enable api", "annai collection enable root"))
 @_name
-@project_command(docs_dir=False)
+@project_command()
 def enable(config: Config, name: str) -> None:
     """Include a collection in searches."""
     with open_project(config) as project:
@@ -120,7 +120,7 @@ def enable(config: Config, name: str) -> None:
 
 @command.command("disable", examples=("annai collection disable api", "annai collection disable root"))
 @_name
-@project_command(docs_dir=False)
+@project_command()
 def disable(config: Config, name: str) -> None:
     """Skip a collection in searches that do not name it.
 
@@ -135,7 +135,7 @@ def disable(config: Config, name: str) -> None:
 @command.command("ls", examples=("annai collection ls", "annai collection ls --all --json"))
 @click.option("--all", "everything", is_flag=True, help="Include disabled collections and details.")
 @format_option()
-@project_command(docs_dir=False)
+@project_command()
 def ls(config: Config, everything: bool, form: str | None) -> None:
     """List the enabled collections, or all of them with details."""
     with open_project(config) as project:

@@ -7,15 +7,16 @@ from time import perf_counter
 import click
 
 from annai.collection import only_one
-from annai.config import Config, override
-from annai.errors import ConfigError
+from annai.config import Config
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import (
     allow_deletions_option,
     collection_option,
+    database_option,
     json_option,
     project_command,
     tell_of_ancestor,
+    with_index_file,
 )
 from annai.interfaces.cli.progress import indexed_line, progress_bar, short_duration
 from annai.interfaces.render.notes import left_out_lines
@@ -30,7 +31,7 @@ from annai.values import choices
 @click.command(
     "import",
     cls=Command,
-    examples=("annai import", "annai import -c api -m replace", "annai import -c api --chunk-size 400"),
+    examples=("annai import", "annai import -c api -m replace", "annai import -c api --chunk-size 800"),
 )
 @collection_option("Collection to index; optional if there is only one.")
 @click.option(
@@ -41,7 +42,7 @@ from annai.values import choices
     show_default=True,
     help="update: index what is new or changed; replace: rebuild it, then swap; new: refuse if it has data.",
 )
-@click.option("--database", type=click.Path(path_type=Path), help="Index file, instead of the one in the settings.")
+@database_option
 @click.option(
     "--chunk-size",
     type=int,
@@ -74,8 +75,7 @@ def command(
     tell_of_ancestor(config)
     own = config
     if database:
-        _check_file(own)
-        config = override(config, "database", path=str(database.absolute()))
+        config = with_index_file(config, database)
     start = perf_counter()
     try:
         with open_project(config) as project, progress_bar("Indexing", tell=False) as progress:
@@ -90,14 +90,6 @@ def command(
         # What was built so far is deleted, unlike what an update indexed.
         raise KeyboardInterrupt("the collection is as it was before.") from None
     tell(summary, perf_counter() - start, as_json=as_json)
-
-
-def _check_file(config: Config) -> None:
-    """Refuse --database where no index file would be used."""
-    if config.server_url:
-        raise ConfigError("A server has its own index file; leave out --database or --server.")
-    if config.store.engine in ("postgres", "memory"):
-        raise ConfigError(f"--database names an index file, and store.engine is {config.store.engine!r}; leave it out.")
 
 
 def _register(own: Config, project: Project, name: str) -> str:

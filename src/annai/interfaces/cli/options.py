@@ -11,6 +11,7 @@ import click
 
 from annai.answers import Freshness
 from annai.config import Config, load_config, override
+from annai.errors import ConfigError
 from annai.interfaces.cli.completion import complete_collections
 from annai.interfaces.cli.conventions import Option, common_options
 from annai.interfaces.cli.progress import duration, progress_bar
@@ -63,6 +64,9 @@ def collection_option(help_text: str, *, multiple: bool = False) -> Callable[[Co
     )
 
 
+database_option = click.option(
+    "--database", type=click.Path(path_type=Path), help="Index file, instead of the one in the settings."
+)
 allow_deletions_option = click.option(
     "--allow-deletions", is_flag=True, help="Remove the documents of files that are gone, however many they are."
 )
@@ -94,6 +98,15 @@ def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[
         return docs_dir_option(shared) if docs_dir else shared
 
     return decorate
+
+
+def with_index_file(config: Config, file: Path) -> Config:
+    """The settings with another index file. Raises `ConfigError` where no index file would be used."""
+    if config.server_url:
+        raise ConfigError("A server has its own index file; leave out --database or --server.")
+    if config.store.engine in ("postgres", "memory"):
+        raise ConfigError(f"--database names an index file, and store.engine is {config.store.engine!r}; leave it out.")
+    return override(config, "database", path=str(file.absolute()))
 
 
 def open_fresh(config: Config, names: tuple[str, ...] = (), *, yes: bool = False) -> Project:

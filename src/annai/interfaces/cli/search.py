@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from pathlib import Path
 
 import click
 
@@ -9,15 +10,18 @@ from annai.answers import PREVIEW_LINES, Answer, Content, Mode, Query, Sort
 from annai.asking.addresses import filter_from_here
 from annai.asking.query import MAX_DEPTH, MAX_LINES, MAX_PREVIEW_LINES, MAX_RESULTS, make_query
 from annai.config import Config
+from annai.errors import ConfigError
 from annai.interfaces.cli import NOTHING_FOUND
 from annai.interfaces.cli.completion import complete_collections, complete_documents
 from annai.interfaces.cli.conventions import Command
 from annai.interfaces.cli.options import (
     confirm_large_index,
+    database_option,
     format_option,
     project_command,
     tell_of_ancestor,
     warn_if_stale,
+    with_index_file,
 )
 from annai.interfaces.cli.progress import progress_bar
 from annai.interfaces.render.answer import SEARCH_FORMATS, print_answer
@@ -132,6 +136,7 @@ class _Search(Command):
 )
 @click.option("--explain", is_flag=True, help="Show what each result is ranked by.")
 @click.option("-y", "--yes", is_flag=True, help="Index without asking, however many files there are.")
+@database_option
 @project_command()
 def command(
     config: Config,
@@ -155,6 +160,7 @@ def command(
     preview_lines: int,
     explain: bool,
     yes: bool,
+    database: Path | None,
 ) -> None:
     r"""Search this folder by meaning and by words.
 
@@ -204,6 +210,10 @@ def command(
     # Said here and nowhere else: a server's log has no questions in it.
     logger.debug('[search] query="%s", top_k=%d', asked.text, asked.limit)
     tell_of_ancestor(config)
+    if database:
+        config = with_index_file(config, database)
+        if not database.exists():
+            raise ConfigError(f"There is no index file {database}; `annai import --database {database}` makes one.")
     with open_project(config) as project, progress_bar("Indexing") as progress:
         answer = project.search(asked, progress=progress, confirm=confirm_large_index(yes))
     warn_if_stale(answer.freshness)
