@@ -6,6 +6,7 @@ how to make them.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, Unpack, get_type_hints
 
 from annai.answers import Answer, Freshness, Query, QueryOptions
+from annai.values import decode_fields
 
 if TYPE_CHECKING:  # they take longer to make than a server takes to search
     from annai.types import (
@@ -100,6 +102,7 @@ def operation(name: str, access: Access, duration: Duration = "short") -> Callab
     return note
 
 
+@functools.cache
 def type_hints(method: Callable[..., object]) -> dict[str, Any]:
     """The types of what a call takes and returns."""
     from annai import types
@@ -107,11 +110,33 @@ def type_hints(method: Callable[..., object]) -> dict[str, Any]:
     return get_type_hints(method, localns=vars(types))
 
 
+def _checked(method: Callable[..., Any], contract: Callable[..., object]) -> Callable[..., Any]:
+    """The method, given only what the types of its contract say; raises `QueryError` for anything else."""
+
+    @functools.wraps(method)
+    def call(self: Project, /, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - the method's own
+        from inspect import signature  # a search does without it
+
+        given = signature(contract).bind(self, *args, **kwargs).arguments
+        del given["self"]
+        values = {name: value for name, value in given.items() if name not in LOCAL_PARAMETERS}
+        return method(self, **given | decode_fields(type_hints(contract), values, contract.__name__))
+
+    return call
+
+
 class Project(ABC):
     """A project, opened. Close it, or use it in a `with` block. Several threads may use it at once.
 
     Every error is an `AnnaiError` whose message says what to do, the same in this process and over the wire.
     """
+
+    def __init_subclass__(cls) -> None:
+        """Check what every method is given; `search`, which takes two forms of a question, does so itself."""
+        super().__init_subclass__()
+        for name in Project.__abstractmethods__ - {"search", "read_only"}:
+            if method := cls.__dict__.get(name):
+                setattr(cls, name, _checked(method, getattr(Project, name)))
 
     # Searching
 

@@ -94,7 +94,7 @@ def shorten(value: object) -> str:
 
 _NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 _PLURALS = {str: "strings", int: "whole numbers", float: "numbers", Path: "paths"}
-_ACCEPTED: dict[TypeHint, tuple[type, ...]] = {float: (int, float), Path: (str,)}
+_ACCEPTED: dict[TypeHint, tuple[type, ...]] = {float: (int, float), Path: (str, Path)}
 _SCALARS = frozenset({str, int, bool, float})
 
 

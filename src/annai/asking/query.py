@@ -1,11 +1,12 @@
 """What may be asked? How a query is made from a text and options, and its limits, once for every interface."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Unpack, cast, get_type_hints
 
 from annai.answers import PREVIEW_LINES, WINDOW_TOKENS, Condition, Query, QueryOptions, Where
 from annai.errors import QueryError
 from annai.settings import Search
+from annai.values import decode_fields
 
 MAX_QUERY_CHARACTERS = 10_000
 """More is a document, not a question."""
@@ -34,6 +35,20 @@ MAX_PATH_CHARACTERS = 4096
 
 MAX_CONDITION_CHARACTERS = 500
 """Characters of one condition; longer values are not kept."""
+
+
+def question_of(query: object, options: QueryOptions) -> tuple[str, QueryOptions]:
+    """The text and the options of a question. Raises `QueryError` for what is not of their types."""
+    text: object = query
+    if isinstance(query, Query):
+        text, options = query.text, query_options(query)
+        if empty := [name for name, value in options.items() if value is None]:
+            raise QueryError(f"{empty[0]} of a query must not be None; leave it out.")
+    given = decode_fields(_HINTS, {"query": text, **options}, "a search")
+    return given.pop("query"), cast(QueryOptions, given)
+
+
+_HINTS = {"query": str, **get_type_hints(QueryOptions)}
 
 
 def make_query(text: str, defaults: Search, **options: Unpack[QueryOptions]) -> Query:

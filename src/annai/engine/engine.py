@@ -10,7 +10,7 @@ from typing import Unpack
 
 from annai import collection as collections
 from annai.answers import Answer, Freshness, Query, QueryOptions
-from annai.asking.query import check_query, make_conditions, make_query
+from annai.asking.query import check_query, make_conditions, make_query, question_of
 from annai.asking.references import find_parts, locate
 from annai.config import Config, make_folders
 from annai.embedders.base import Embedder
@@ -434,7 +434,8 @@ class Engine(Project):
         With `refresh=False` only what the worker in this process noticed is indexed first; where it cannot notice
         everything, files are compared now and then. Without a worker, the index is searched as it is.
         """
-        query = make_query(query, self.config.search, **options) if isinstance(query, str) else query
+        text, options = question_of(query, options)
+        query = query if isinstance(query, Query) else make_query(text, self.config.search, **options)
         check_query(query)
         names = query.where.collections
         known = self.store.collections()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from annai.answers import Answer, Freshness, Query, QueryOptions
 from annai.asking.addresses import from_here
-from annai.asking.query import query_options
+from annai.asking.query import question_of
 from annai.errors import AnnaiError, NotFound, ServerError
 from annai.project import (
     FIRST_PATIENCE_SECONDS,
@@ -93,7 +93,7 @@ class Client(Project):
         **options: Unpack[QueryOptions],
     ) -> Answer:
         """Answer a question: one call, unless the server makes its first index."""
-        text, sent = (query, options) if isinstance(query, str) else (query.text, query_options(query))
+        text, sent = question_of(query, options)
         ask = functools.partial(self.connection.get, Answer, "search", query=text, full=True, **sent)
         answer = ask(refresh=refresh)
         if refresh and answer.freshness.is_first:
