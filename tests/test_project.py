@@ -141,6 +141,14 @@ def test_the_queue_can_be_looked_at(project: Project, write: Write) -> None:
     assert [(each.id, each.status) for each in project.requests()] == [(queued.id, "completed")]
 
 
+def test_an_empty_index_is_an_empty_answer_that_says_what_was_looked_for(project: Project) -> None:
+    for options in ({}, {"paths": ["nope"]}, {"mode": "keyword"}, {"mode": "exact"}):
+        answer = project.search("apple", **options)
+        assert (len(answer), answer.total, answer.verdict, answer.unmatched) == (0, 0, "no good match", {})
+        assert answer.empty.startswith("There are no documents in")
+        assert "**/*.md" in answer.empty
+
+
 @pytest.mark.parametrize(
     ("ask", "kind", "sentence"),
     [
@@ -148,7 +156,6 @@ def test_the_queue_can_be_looked_at(project: Project, write: Write) -> None:
         (lambda each: each.locate("  "), QueryError, "The path is empty"),
         (lambda each: each.search(Query("")), QueryError, "The query is empty"),
         (lambda each: each.search(Query("a", limit=0)), QueryError, "limit must be between 1 and 1,000, not 0."),
-        (lambda each: each.search(Query("apple")), NotFound, "There are no documents in"),
         (lambda each: each.status("nope"), CollectionError, "There is no collection 'nope'"),
         (lambda each: each.refresh(["nope"]), CollectionError, "There is no collection 'nope'"),
         (lambda each: each.delete_collection("nope"), CollectionError, "There is no collection 'nope'"),
@@ -317,3 +324,37 @@ def test_many_clients_are_served_while_the_index_changes(docs: Path, write: Writ
         for thread in threads:
             thread.join()
         assert not failures
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        (lambda each: each.search(None), "query must be a string, not None."),
+        (lambda each: each.search(["apple"]), "query must be a string, not ['apple']."),
+        (lambda each: each.search(Query(None)), "query must be a string, not None."),  # type: ignore[arg-type]
+        (lambda each: each.search(Query("apple", limit=None)), "limit of a query must not be None; leave it out."),  # type: ignore[arg-type]
+        (lambda each: each.search("apple", limit="3"), "limit must be a whole number, not '3'."),
+        (lambda each: each.search("apple", paths="docs"), "paths must be a list of strings, not 'docs'."),
+        (lambda each: each.search("apple", mode="magic"), "mode must be one of hybrid, vector, keyword, exact"),
+        (lambda each: each.search("apple", limt=3), "a search has no 'limt'; did you mean 'limit'?"),
+        (lambda each: each.locate(None), "reference must be a string, not None."),
+        (lambda each: each.rebuild("a.md"), "paths must be a list of strings, not 'a.md'."),
+        (lambda each: each.refresh("root"), "names must be a list of strings, not 'root'."),
+        (lambda each: each.request_index(b"a.md"), "path must be a string, not b'a.md'."),
+        (lambda each: each.add_collection("a", 3), "source must be a path, not 3."),
+        (lambda each: each.status(None), "name must be a string, not None."),
+        (lambda each: each.requests("lost"), "status must be one of pending"),
+        (lambda each: each.import_collection(mode="again"), "mode must be one of"),
+    ],
+)
+def test_a_value_of_another_type_is_a_sentence(
+    project: Project, ask: Callable[[Project], object], sentence: str
+) -> None:
+    with pytest.raises(QueryError) as caught:
+        ask(project)
+    assert sentence in str(caught.value)
+
+
+def test_a_folder_may_be_named_by_a_string(project: Project, docs: Path) -> None:
+    (docs / "api").mkdir()
+    assert project.add_collection("api", str(docs / "api")).source == docs / "api"  # type: ignore[arg-type]

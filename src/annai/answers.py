@@ -277,6 +277,8 @@ class Answer:
     """The score of the best result, whether it is among those shown or before them."""
     note: str = ""
     """What the reader should know of how it came about: that it was not reranked, and why."""
+    empty: str = ""
+    """Why there was nothing to search, as a sentence: no file here is a document."""
     corrected: Mapping[str, str] = field(default_factory=dict)
     """Words of the query that no document holds, and what was searched for in their place."""
     unmatched: Mapping[str, Sequence[str]] = field(default_factory=dict)

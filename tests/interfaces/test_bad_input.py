@@ -37,8 +37,11 @@ def test_bad_queries_get_one_sentence(annai: Annai, write: Write) -> None:
 
 def test_a_folder_without_documents_says_what_was_looked_for(annai: Annai) -> None:
     told = annai("search", "x", code=1).stderr
-    assert "There are no documents in" in told
+    assert told.startswith("There are no documents in")
     assert "**/*.md" in told
+    answer = json.loads(annai("search", "x", "--json", code=1).stdout)
+    assert (answer["results"], answer["total"]) == ([], 0)
+    assert answer["empty"] in told
 
 
 def test_home_and_root_are_refused_unless_named(docs: Path, write: Write) -> None:

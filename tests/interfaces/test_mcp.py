@@ -54,6 +54,14 @@ def test_a_japanese_question_is_answered_from_the_documents(agent: Agent) -> Non
     assert {"total", "verdict", "confident", "results"} == {*found} - {"next_offset"}
 
 
+def test_a_folder_without_documents_is_an_empty_answer_and_no_error(tmp_path: Path) -> None:
+    with connected(tmp_path, "auto") as agent:
+        found = agent.call("search", query="apple")
+        assert not found.is_error
+        assert found.structured_content["results"] == []
+        assert text(found).startswith("There are no documents in")
+
+
 def test_text_and_fields_are_each_enough_alone(agent: Agent) -> None:
     result = agent.call("search", query="how do I roll back a bad deployment?", limit=4, content="section")
     said = text(result)

@@ -9,7 +9,7 @@ from annai.answers import Answer, Freshness, Query, Where
 from annai.asking.filters import Filters
 from annai.config import Config
 from annai.embedders.base import Embedder
-from annai.errors import EmbedderError, NotFound, StoreError
+from annai.errors import EmbedderError, StoreError
 from annai.files.scanner import differs
 from annai.indexing.recognition import check_model
 from annai.rerankers.base import Reranker
@@ -46,10 +46,12 @@ class Answering:
         answer = self._search_parts(query, filters.parts())
         if not answer.results and not any(self._store.states(collection.name) for collection in searched):
             waiting = self._store.requests.due(where.collections)
-            if not waiting:
-                error = StoreError if freshness.problem else NotFound
-                raise error(self._why_empty(", ".join(str(each.source) for each in searched), freshness))
+            folders = ", ".join(str(each.source) for each in searched)
+            if not waiting and freshness.problem:
+                raise StoreError(f"Nothing in {folders} is indexed yet. {freshness.problem}")
             freshness = replace(freshness, waiting=waiting)
+            empty = "" if waiting else self._why_empty(folders)
+            return replace(answer, empty=empty, freshness=freshness, sources=sources)
         if freshness.problem:
             answer = self._compare_with_disk(answer, sources, query.where.clean_only)
         if problem := self._store.problem:
@@ -67,10 +69,7 @@ class Answering:
             sources=sources,
         )
 
-    def _why_empty(self, folders: str, freshness: Freshness) -> str:
-        """Why there is nothing to answer from, and nothing is awaited."""
-        if freshness.problem:
-            return f"Nothing in {folders} is indexed yet. {freshness.problem}"
+    def _why_empty(self, folders: str) -> str:
         looked_for = ", ".join(self._config.files.include)
         return f"There are no documents in {folders}; annai looks for {looked_for} (files.include in annai.toml)."
 

@@ -228,6 +228,8 @@ def command(
 
 def _nothing(answer: Answer, query: Query) -> str:
     """What to say where there are no results."""
+    if answer.empty:
+        return answer.empty
     if answer.total:
         return f"There are only {result_count(answer, answer.total)}; make --offset {query.offset} smaller."
     if query.mode == "exact":

@@ -115,8 +115,8 @@ def empty_result(answer: Answer, query: Query, budget: int, reasons: Sequence[st
     )
 
 
-def waiting_result(budget: int, notes: Sequence[str]) -> ToolResult:
-    """What is there does not answer, and most is still to come: why."""
+def nothing_result(budget: int, notes: Sequence[str]) -> ToolResult:
+    """There is nothing to search yet, or what is there does not answer and most is still to come: why."""
     notes = fit_lines(notes, int(budget * MAX_NOTES_SHARE))
     fields = {"total": 0, "verdict": "no good match", "confident": False, "results": [], "notes": notes}
     return ToolResult(fields, "\n".join(notes))

@@ -14,7 +14,7 @@ from annai.asking.query import (
 )
 from annai.config import Config
 from annai.definitions import dataclass
-from annai.errors import NotFound, QueryError
+from annai.errors import QueryError
 from annai.interfaces.mcp.arguments import Argument, check_arguments
 from annai.interfaces.mcp.documents import document_result
 from annai.interfaces.mcp.indexing import Indexing, Report
@@ -25,7 +25,7 @@ from annai.interfaces.mcp.reports import (
     listing_result,
     status_result,
 )
-from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result, waiting_result
+from annai.interfaces.mcp.results import ToolResult, answer_result, empty_result, nothing_result
 from annai.interfaces.render.notes import correction_lines, unmatched_lines
 from annai.types import IMPLICIT_COLLECTION, Collection
 from annai.values import choices
@@ -317,14 +317,9 @@ class Tools:
         )
         freshness = await self._indexing.refresh(names, report)
         notes = freshness.notes
-        try:
-            answer = await self._indexing.use(lambda project: project.search(query, refresh=False))
-        except NotFound:
-            if not freshness.waiting:
-                raise
-            return waiting_result(self._budget, notes)
-        if not answer.results and freshness.is_first:
-            return waiting_result(self._budget, notes)
+        answer = await self._indexing.use(lambda project: project.search(query, refresh=False))
+        if answer.empty or (freshness.is_first and not answer.results):
+            return nothing_result(self._budget, notes or [answer.empty])
         if not answer.results:
             reasons, notes = unmatched_lines(answer), [*correction_lines(answer), *notes]
             return empty_result(answer, query, self._budget, reasons, notes)

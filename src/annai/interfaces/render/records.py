@@ -43,7 +43,7 @@ def answer_json(answer: Answer, explain: bool = False, *, marks: bool = False) -
         results.append(values)
     if marks:
         _add_marks(answer, results)
-    names = ("note", "corrected", "expanded", "excluded", "unmatched", "unmet")
+    names = ("note", "empty", "corrected", "expanded", "excluded", "unmatched", "unmet")
     notes = {name: value for name in names if (value := getattr(answer, name))}
     return {
         "query": answer.query,

@@ -145,7 +145,8 @@ function draw(answer) {
   results.replaceChildren(...answer.results.map(drawResult));
   const lines = Object.entries(answer.corrected ?? {}).map(([typed, meant]) => say("corrected", { typed, meant }));
   lines.push(...Object.keys(answer.unmet ?? {}).map((condition) => say("unmet", { condition })));
-  if (!answer.results.length) lines.push(...(answer.unmet ? [] : [say("nothing")]));
+  if (answer.empty) lines.push(answer.empty);
+  else if (!answer.results.length) lines.push(...(answer.unmet ? [] : [say("nothing")]));
   else if (!answer.confident) lines.push(say("no_good_match"));
   else {
     const count = answer.results.length;
