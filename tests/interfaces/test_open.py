@@ -91,7 +91,12 @@ def test_open_alone_opens_the_page_of_the_server(annai: Annai, write: Write) -> 
     write("a.md", "# Title\n\ntext")
     try:
         told = annai("open", environment={"BROWSER": "echo %s"}).stdout
-        assert re.search(r"^http://127\.0\.0\.1:\d+/#ticket=\S+\nOpened http://\S+ in the browser\.$", told.strip())
+        opened = r"^http://127\.0\.0\.1:\d+/#ticket=\S+\nOpened http://\S+ in the browser\.$"
+        assert re.search(opened, told, re.M)
+        stopping = "The server ends after 60 minutes without use; `annai server stop` ends it now.\n"
+        assert told.endswith(stopping)
+        # One that runs already is not told of again, whoever started it.
+        assert stopping not in annai("open", environment={"BROWSER": "echo %s"}).stdout
         assert re.search(r"Page +http://127\.0\.0\.1:\d+/ ", annai("server", "status").stdout)
     finally:
         annai("server", "stop")

@@ -248,6 +248,13 @@ def test_a_server_that_nobody_asks_ends(make_place: Callable[..., LivingProject]
     assert "there was no request" in (state_of(place.folder) / "server.log").read_text()
 
 
+def test_a_server_may_be_started_so_that_it_ends_when_nobody_asks(place: LivingProject) -> None:
+    place.annai("server", "start", "--idle-minutes", "0.01")
+    record = running(load_config(docs_dir=place.folder))
+    eventually(lambda: record is None or is_gone(record))
+    assert "there was no request for 0.01 minutes" in (state_of(place.folder) / "server.log").read_text()
+
+
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_server_in_order(place: LivingProject, sent: signal.Signals) -> None:
     child = place.foreground()

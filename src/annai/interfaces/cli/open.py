@@ -29,6 +29,9 @@ from annai.serving.daemon import state_folder
 from annai.serving.pidfile import write_private
 from annai.types import Selection
 
+IDLE_MINUTES = 60.0
+"""How long a server that nobody started by name stays without being used; an open page uses it."""
+
 PAGE_FILE = "open.html"
 """The file that leads a browser to the page."""
 
@@ -50,7 +53,8 @@ def command(context: click.Context, config: Config, reference: str) -> None:
     guide/setup.md#1.2 where that section begins. The editor is the one in the
     environment variable VISUAL or EDITOR; a PDF or an Office file is opened by the
     program that your system has for it. Without a REFERENCE, the page of the
-    project's server opens; the server is started if it is not running.
+    project's server opens; the server is started if it is not running, and ends by
+    itself an hour after its last use.
     """
     if not reference:
         _open_page(config)
@@ -77,13 +81,19 @@ def _launch(file: Path, place: Selection) -> None:
 
 def _open_page(config: Config) -> None:
     """Open the page with a ticket, so that the browser need not be told the token."""
-    url = config.server_url.rstrip("/") or start_in_background(config)[0].url
+    url, is_new = config.server_url.rstrip("/"), False
+    idle_minutes = config.server.idle_shutdown_minutes or IDLE_MINUTES
+    if not url:
+        record, is_new = start_in_background(config, idle_minutes=idle_minutes)
+        url = record.url
     address = _address_with_ticket(config, url)
     is_open = webbrowser.open(address)
     if is_open:
         say(f"Opened {url} in the browser.")
     if not is_open or address == url:
         echo(f"Open {url}/ in a browser, and enter this code within a minute: {_ticket(config)}")
+    if is_new:
+        say(f"The server ends after {idle_minutes:g} minutes without use; `annai server stop` ends it now.")
 
 
 def _address_with_ticket(config: Config, url: str) -> str:

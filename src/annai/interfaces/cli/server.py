@@ -11,7 +11,7 @@ from typing import TextIO
 
 import click
 
-from annai.config import Config
+from annai.config import Config, override
 from annai.errors import ServerError
 from annai.interfaces.cli import INTERRUPTED, service
 from annai.interfaces.cli.conventions import Group
@@ -59,15 +59,21 @@ def command() -> None:
 @_port_option
 @click.option("--foreground", is_flag=True, help="Stay in the foreground, and log to standard error.")
 @_log_option
+@click.option(
+    "--idle-minutes",
+    type=click.FloatRange(0),
+    help="Stop after this many minutes without a request (server.idle_shutdown_minutes: 0, never).",
+)
 @project_command(server=False)
-def start(config: Config, port: int | None, foreground: bool, log: Path | None) -> None:
+def start(config: Config, port: int | None, foreground: bool, log: Path | None, idle_minutes: float | None) -> None:
     """Start the project's server in the background."""
+    config = override(config, "server", idle_shutdown_minutes=idle_minutes)
     if foreground:
         from annai.interfaces.server import serve  # only the server itself needs all of it
 
         serve(config, port=port, log=log.absolute() if log else None, tell=echo_line)
         return
-    _start(config, port, log)
+    _start(config, port, log, idle_minutes)
 
 
 @command.command("stop", examples=("annai server stop", "annai server stop --docs-dir ~/notes"))
@@ -220,12 +226,15 @@ def _service(config: Config, port: int | None = None, log: Path | None = None) -
     return service.service_of(config, command_line)
 
 
-def start_in_background(config: Config, port: int | None = None, log: Path | None = None) -> tuple[ServerRecord, bool]:
+def start_in_background(
+    config: Config, port: int | None = None, log: Path | None = None, idle_minutes: float | None = None
+) -> tuple[ServerRecord, bool]:
     """Start the project's server unless it runs; its record, and whether it is new."""
     _check_root(config)
     if left_behind(config):
         say("The last server crashed or was killed; starting a new one.")
-    return daemon.start(config, _options(config, port), log.absolute() if log else config.log_path)
+    options = _options(config, port) + ([] if idle_minutes is None else ["--idle-minutes", str(idle_minutes)])
+    return daemon.start(config, options, log.absolute() if log else config.log_path)
 
 
 def _check_root(config: Config) -> None:
@@ -241,8 +250,8 @@ def _options(config: Config, port: int | None) -> list[str]:
     return options + (["--docs-dir", str(config.root)] if config.named else [])
 
 
-def _start(config: Config, port: int | None, log: Path | None) -> None:
-    record, is_new = start_in_background(config, port, log)
+def _start(config: Config, port: int | None, log: Path | None, idle_minutes: float | None = None) -> None:
+    record, is_new = start_in_background(config, port, log, idle_minutes)
     if not is_new and port not in (None, 0, record.port):
         raise ServerError(
             f"A server is already running at {record.url} (pid {record.pid}); "
