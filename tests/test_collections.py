@@ -1,12 +1,14 @@
 """What is searched when collections come and go? Never less or more than was said."""
 
 import json
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
-from annai.config import override
+from annai.config import load_config, override
 from annai.engine import Engine
 from annai.errors import CollectionError
 from annai.upkeep.worker import Worker
@@ -162,3 +164,30 @@ def test_every_collection_command_takes_a_folder(annai_here: Annai, tree: Path, 
     assert json.loads(annai_here("collection", "ls", "--json").stdout) == listed
     elsewhere("collection", "delete", "api", "--yes", *folder)
     assert json.loads(annai_here("collection", "ls", "--json").stdout) == []
+
+
+def test_a_collection_may_have_a_japanese_name(annai_here: Annai, write: Callable[[str, str], Path]) -> None:
+    write("設計書/画面.md", "# 画面\n\nログイン画面の説明。")
+    write("notes/a.md", "# Apples\n\nabout apples")
+    typed = unicodedata.normalize("NFD", "設計ガイド")
+    assert "Added 設計ガイド" in annai_here("collection", "add", typed, "-s", "設計書", "-d", "画面の設計").stdout
+    for name in (typed, "設計ガイド"):
+        (found,) = results(annai_here, "ログイン", "-c", name)
+        assert (found["collection"], found["id"]) == ("設計ガイド", "設計ガイド:画面.md")
+    address = f"annai://{quote('設計ガイド')}/{quote('画面.md')}"
+    for reference in ("設計ガイド:画面.md", "annai://設計ガイド/画面.md", address):
+        assert "ログイン画面" in annai_here("get", reference).stdout
+    annai_here("collection", "disable", typed)
+    assert annai_here("collection", "ls").stdout == ""
+    annai_here("collection", "delete", typed, "--yes")
+    for name in ("設計 書", "設計:書", "設計/書", "・"):
+        assert (
+            "is not a valid collection name"
+            in annai_here("collection", "add", name, "-s", ".", "-d", "x", code=2).stderr
+        )
+
+
+def test_a_collections_own_embedder_is_found_by_its_japanese_name(docs: Path) -> None:
+    name = unicodedata.normalize("NFD", "ガイド")
+    (docs / "annai.toml").write_text(f'[collections."{name}".embedding]\nprovider = "hashing"\n', encoding="utf-8")
+    assert load_config(docs_dir=docs).embedding_of("ガイド").provider == "hashing"

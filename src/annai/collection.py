@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import re
+import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +16,8 @@ from annai.settings import Chunking
 from annai.stores.base import STAGING_SUFFIX, DocumentReader, DocumentWriter
 from annai.types import IMPLICIT_COLLECTION, Collection
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""None has a colon, which `STAGING_SUFFIX` begins with."""
+NAME = re.compile(r"[\w-]{1,64}")
+"""Of any script, and kept in NFC. None has a colon, which `STAGING_SUFFIX` begins with, or a slash."""
 
 NAMED = "named"
 """The origin of a collection whose folder the user has just named: whatever that holds is right."""
@@ -73,6 +74,7 @@ def find(store: DocumentReader, config: Config, name: str, known: Sequence[Colle
     stored = store.collections() if known is None else known
     everything = _everything(store, config, stored)
     seen = {each.name: each for each in everything if _is_seen(store, each.name)}
+    name = unicodedata.normalize("NFC", name)
     if name in seen:
         return seen[name]
     if name == IMPLICIT_COLLECTION and _is_seen(store, name):
@@ -220,9 +222,10 @@ def add(
     `keep_root` says whether the project's root is searched beside it, as a collection of its own; if it is not said,
     the first one that is added leaves the root in the search if it has been indexed, and the others change nothing.
     """
+    name = unicodedata.normalize("NFC", name)
     if not NAME.fullmatch(name):
         raise CollectionError(
-            f"{name!r} is not a valid collection name; use 1 to 64 of the characters A-Z a-z 0-9 _ -."
+            f"{name!r} is not a valid collection name; use 1 to 64 letters and digits of any script, _ and -."
         )
     if name in RESERVED:
         raise CollectionError(f"annai uses the name {name!r} itself; choose another.")
@@ -289,7 +292,7 @@ def delete(store: DocumentWriter, config: Config, name: str) -> None:
 
     Without any, the project's root is searched again, though it was disabled beside them.
     """
-    find(store, config, name)
+    name = find(store, config, name).name
     store.delete_collection(name + STAGING_SUFFIX)
     store.delete_collection(name)
     root = _root(store, config)

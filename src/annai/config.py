@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import sys
+import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field, fields
@@ -471,7 +472,10 @@ def _checked_collections(table: object, file: Path) -> dict[str, Embedding]:
     for name, values in table.items() if isinstance(table, dict) else [("", table)]:
         if not isinstance(values, dict) or set(values) != {"embedding"} or not isinstance(values["embedding"], dict):
             raise ConfigError(f"{file}: collections has only sections [collections.NAME.embedding]; correct it there.")
-        result[name] = _check_section("embedding", values["embedding"], f"{file}: collections.{name}")
+        # In NFC, as collections are named.
+        result[unicodedata.normalize("NFC", name)] = _check_section(
+            "embedding", values["embedding"], f"{file}: collections.{name}"
+        )
     return result
 
 

@@ -1,6 +1,7 @@
 """What does an agent see? Every tool, resource and prompt, through the SDK's client, in both eras of the protocol."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from functools import partial
@@ -52,6 +53,23 @@ def test_a_japanese_question_is_answered_from_the_documents(agent: Agent) -> Non
     (sections, *_) = agent.fields("search", query="環境構築の方法", content="section")["results"]
     assert sections["more"]["35"] == "手順"
     assert {"total", "verdict", "confident", "results"} == {*found} - {"next_offset"}
+
+
+def test_a_collection_with_a_japanese_name_has_a_tool_with_one_of_ascii(tmp_path: Path) -> None:
+    for folder in ("設計", "api設計"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.md").write_text(f"# {folder}\n\nAbout apples.", encoding="utf-8")
+    with Engine(load_config(docs_dir=tmp_path)) as engine:
+        for folder in ("設計", "api設計"):
+            engine.add_collection(folder, tmp_path / folder, "設計書")
+    with connected(tmp_path, "auto") as agent:
+        tools = {name: each.description or "" for name, each in agent.tools().items()}
+        own = {name: text for name, text in tools.items() if "collection `" in text}
+        assert all(re.fullmatch(r"(collection|api)_[0-9a-f]{8}", name) for name in own)
+        for name, described in own.items():
+            (found,) = agent.fields(name, query="apples")["results"]
+            assert f"the collection `{found['section']}` alone" in described
+        assert len(agent.fields("search", query="apples", collections=["設計"])["results"]) == 1
 
 
 def test_a_folder_without_documents_is_an_empty_answer_and_no_error(tmp_path: Path) -> None:

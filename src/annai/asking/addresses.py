@@ -57,7 +57,7 @@ def readings(reference: str) -> list[Address]:
         found.append(Address(path, anchor=unquote(fragment)))
     if reference.startswith(SCHEME):
         collection, _, rest = reference.removeprefix(SCHEME).partition("/")
-        found += readings(f"{collection}:{unquote(rest)}")
+        found += readings(f"{unquote(collection)}:{unquote(rest)}")
     if reference.startswith(f"{FILE_SCHEME}/"):
         found += readings(unquote(reference.removeprefix(FILE_SCHEME)))
     return [each for each in found if each.path.strip()]

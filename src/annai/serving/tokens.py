@@ -13,6 +13,7 @@ import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from unicodedata import normalize
 
 from annai.config import Config, user_folder
 from annai.definitions import dataclass
@@ -92,7 +93,15 @@ class TokenFile:
                 raise ConfigError(
                     f"There is a token {name!r} already; choose another name, or `annai token revoke {name}` first."
                 )
-            known.append(Token(name, digest_of(token), access, tuple(dict.fromkeys(collections)), timestamp()))
+            known.append(
+                Token(
+                    name,
+                    digest_of(token),
+                    access,
+                    tuple(dict.fromkeys(normalize("NFC", each) for each in collections)),
+                    timestamp(),
+                )
+            )
         return token
 
     def revoke(self, name: str) -> None:

@@ -88,7 +88,7 @@ def read_resource(project: Project, uri: str) -> types.ReadResourceResult:
 
 def document_uri(collection: str, path: str) -> str:
     """A document's URI."""
-    return f"{SCHEME}{collection}/{quote(path)}"
+    return f"{SCHEME}{quote(collection)}/{quote(path)}"
 
 
 def _parse_uri(uri: str) -> tuple[str, str]:
@@ -96,7 +96,7 @@ def _parse_uri(uri: str) -> tuple[str, str]:
     collection, slash, path = uri.removeprefix(SCHEME).partition("/")
     if not uri.startswith(SCHEME) or not (collection and slash and path):
         raise QueryError(f"{uri[:200]!r} is not the address of a document; write {TEMPLATE.uri_template}.")
-    return collection, unquote(path)
+    return unquote(collection), unquote(path)
 
 
 def _mime_type(path: str) -> str:

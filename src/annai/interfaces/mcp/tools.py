@@ -1,8 +1,10 @@
 """What can an agent do? The tools: how they are described to a model, and what each of them does."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 from annai.answers import PREVIEW_LINES, Content, Mode, Sort
 from annai.asking.query import (
@@ -69,6 +71,9 @@ CONDITIONS = (
     Argument("until", "string", "", default="", maximum=MAX_CONDITION_CHARACTERS, hidden=True),
 )
 """What documents must say about themselves, in every tool that finds some."""
+
+MAX_READABLE = 40
+"""Characters of a collection's own name in that of its tool, which may have 64."""
 
 PAGE = Argument("page", "integer", "Of a long answer.", default=1, minimum=1)
 
@@ -144,7 +149,7 @@ class Tools:
 
         arguments = (replace(each, hidden=each.name not in ALWAYS_SHOWN) for each in self._search_arguments())
         return Tool(
-            collection.name,
+            _tool_name(collection.name),
             f"{collection.description or f'The documents of {collection.name}.'}\n\n"
             f"As `search`, in the collection `{collection.name}` alone.",
             tuple(arguments),
@@ -353,6 +358,14 @@ class Tools:
         status = await self._indexing.use(lambda project: project.status())
         fields = await self._indexing.use(lambda project: project.fields() if status.searched else [])
         return status_result(status, self._budget, arguments["page"], freshness.problem, fields)
+
+
+def _tool_name(collection: str) -> str:
+    """The name of a collection's tool: its own or, since tools are named in ASCII, one that always means the same."""
+    if collection.isascii():
+        return collection
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "_", collection).strip("_-") or "collection"
+    return f"{readable[:MAX_READABLE]}_{crc32(collection.encode()):08x}"
 
 
 def _conditions(arguments: dict[str, Any]) -> dict[str, Any]:
