@@ -56,3 +56,22 @@ def test_a_name_that_nobody_knows_is_an_error_that_says_what_to_do(annai: Annai)
     )
     assert "'somebody/model' is not on this machine" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_show_tells_the_dimensions_of_a_copy_and_not_those_of_the_model_it_is_named_after(
+    annai: Annai, tmp_path: Path
+) -> None:
+    onnx = tiny.write_onnx(tmp_path / "onnx" / "ruri-v3-310m")
+    (onnx / "config.json").write_text('{"hidden_size": 16}')
+    own = tiny.write_sentence_transformer(tmp_path / "own" / "ruri-v3-310m", width=32)
+    projected = tiny.write_sentence_transformer(tmp_path / "projected" / "ruri-v3-310m", width=32)
+    (projected / "2_Dense").mkdir()
+    (projected / "2_Dense" / "config.json").write_text('{"in_features": 32, "out_features": 8}')
+    for folder, provider, dimension in (
+        (onnx, "onnx", 16),
+        (own, "sentence-transformers", 32),
+        (projected, "sentence-transformers", 8),
+    ):
+        shown = json.loads(annai("model", "show", str(folder), "--json").stdout)
+        assert (shown["dimensions"], shown["provider"], shown["installed"]) == (dimension, provider, "yes")
+        assert shown["query_prefix"] == "検索クエリ: "

@@ -68,6 +68,17 @@ def downloaded_weights(name: str) -> Path | None:
     return folder if has_files and not _lacks_parts(folder) else None
 
 
+def copy_dimension(folder: Path) -> int:
+    """How many numbers the vectors of the model in a folder have, as its own files say; 0 if they do not."""
+    # The last part of a model of sentence-transformers decides: what it pools may be projected then.
+    parts = sorted(folder.glob("[0-9]*_*/config.json"), reverse=True)
+    for values in map(read_json, (*parts, folder / "config.json")):
+        for key in ("out_features", "word_embedding_dimension", "hidden_size"):
+            if isinstance(found := values.get(key), int):
+                return found
+    return 0
+
+
 def read_json(file: Path) -> dict[str, Any]:
     """One of a model's own configuration files; empty if it is missing or damaged."""
     try:

@@ -21,9 +21,9 @@ from annai.interfaces.render.units import size
 from annai.interfaces.terminal import echo, standard_output
 from annai.models.catalog import KEY_VARIABLES, MODELS, RERANKERS, KnownModel, KnownReranker
 from annai.models.extras import EXTRAS, is_installed
-from annai.models.names import known_model, provider_of, served_model
+from annai.models.names import known_model, model_folder, provider_of, served_model
 from annai.models.vectors import dimensions_text
-from annai.models.weights import downloaded_weights
+from annai.models.weights import copy_dimension, downloaded_weights
 from annai.plugins import install_command
 from annai.settings import Embedding
 
@@ -78,15 +78,24 @@ def show(config: Config, name: str, form: str | None) -> None:
     settings = _settings(config, name)
     embedder = load_embedder(settings, config.model, config.retry)
     known = served_model(settings.model) if settings.model else None
+    folder = model_folder(settings.model)
+    dimension = embedder.dimension or (copy_dimension(folder) if folder else 0)
     values: dict[str, object] = {
         "provider": settings.provider,
         "model": settings.model or "(the provider's own)",
         "identity": embedder.identity,
-        "dimensions": embedder.dimension or "(known when it is loaded)",
+        "dimensions": dimension or "(known when it is loaded)",
         "batch_size": embedder.batch_size,
         "device": settings.device,
-        **(_described(known) if known else {}),
     }
+    if known:
+        # What is known of a model need not be true of a copy: that may be in another form.
+        of_copy = {
+            "provider": settings.provider,
+            "dimensions": values["dimensions"],
+            "installed": _installed(settings.provider, settings.model),
+        }
+        values |= _described(known) | (of_copy if folder else {})
     if known:
         values |= {"query_prefix": known.query_prefix, "document_prefix": known.document_prefix}
         values |= {"max_tokens": known.max_tokens, "source": known.source}
@@ -205,7 +214,8 @@ def _installed(provider: str, name: str) -> str:
         return f"no: {install_command(EXTRAS[provider][0])}"
     if variables := KEY_VARIABLES.get(provider):
         return "yes" if secret(*variables) else f"no key: {variables[0]}"
-    if provider in ("sentence-transformers", "cross-encoder") and downloaded_weights(name) is None:
+    is_on_hub = provider in ("sentence-transformers", "cross-encoder") and not model_folder(name)
+    if is_on_hub and downloaded_weights(name) is None:
         return "not fetched"
     return "yes"
 
