@@ -9,7 +9,7 @@ from annai.config import Config, load_config, override
 from annai.embedders.base import PROVIDERS as EMBEDDERS
 from annai.errors import ConfigError
 from annai.rerankers.base import PROVIDERS as RERANKERS
-from annai.settings import SECTIONS, USER_SECTIONS, template
+from annai.settings import SECTIONS, USER_SETTINGS, template
 from annai.splitters.base import STRATEGIES
 from annai.state import make
 from annai.stores.base import ENGINES
@@ -131,8 +131,8 @@ def test_overrides_are_checked_as_the_file_is(tmp_path: Path) -> None:
 def test_the_template_explains_every_setting_and_loads_when_uncommented(tmp_path: Path) -> None:
     text = template()
     for name, section in SECTIONS.items():
-        assert (f"\n[{name}]\n" in text) is (name not in USER_SECTIONS)
-        for item in fields(section) if name not in USER_SECTIONS else ():
+        assert (f"\n[{name}]\n" in text) is (name != "trust")
+        for item in [each for each in fields(section) if f"{name}.{each.name}" not in USER_SETTINGS]:
             assert f"# {item.name} = " in text, f"{name}.{item.name}"
     lines = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("[") or " = " in line]
     assert load(tmp_path, "\n".join(lines)) == load(tmp_path, "")

@@ -526,7 +526,7 @@ def test_a_pyproject_above_that_cannot_be_read_has_no_settings(second: Second) -
 
 def test_a_project_cannot_say_whose_settings_count(docs: Path) -> None:
     (docs / "annai.toml").write_text('[trust]\nfolders = ["/"]\n')
-    with pytest.raises(ConfigError, match=r"\[trust\] belongs in .*config\.toml"):
+    with pytest.raises(ConfigError, match=r"trust.folders belongs in .*config\.toml"):
         load_config(docs_dir=docs)
 
 

@@ -15,9 +15,9 @@ from annai.config import find_settings, load_config, user_folder
 from annai.engine import Engine
 from annai.errors import ConfigError
 from annai.models.names import model_folder
-from annai.settings import SECTIONS
+from annai.settings import SECTIONS, USER_SETTINGS
 from annai.trust import MAX_HASHED_BYTES, demands, without_demands
-from tests.conftest import Annai, trust
+from tests.conftest import Annai, results, trust
 
 Write = Callable[[str, str], Path]
 
@@ -316,7 +316,7 @@ def test_every_setting_that_could_reach_further_is_known_here(tmp_path: Path) ->
         "search.mode", "rerank.api", "search.content", "embedding.query_prefix",
         "embedding.document_prefix", "embedding.task_type_query", "embedding.task_type_document",
         "embedding.device", "embedding.pooling", "rerank.device", "display.default_format", "display.color",
-        "logging.level", "logging.format", "mcp.collection_tools", "trust.folders",
+        "logging.level", "logging.format", "mcp.collection_tools", *USER_SETTINGS,
     }  # fmt: skip
     texts = {
         f"{name}.{item.name}"
@@ -384,3 +384,68 @@ def test_a_project_opened_here_believes_its_user(docs: Path, tmp_path: Path) -> 
         assert [each.name for each in engine.list_collections()] == ["out"]
         engine.update_collection("out", source=docs)
         assert engine.sources()["out"] == docs
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    """Notes of the user's, to which links in `project` lead: to the folder, to a file, and to something else."""
+    vault, project = tmp_path / "Obsidian", tmp_path / "project"
+    for file, text in (("in/plan.md", "# Plan\n\nThe plan for apples."), ("one.md", "# One\n\nOne about apples.")):
+        (vault / file).parent.mkdir(parents=True, exist_ok=True)
+        (vault / file).write_text(text, encoding="utf-8")
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key.md").write_text("# Key\n\nThe key to apples.", encoding="utf-8")
+    project.mkdir()
+    (project / "own.md").write_text("# Own\n\nOwn apples.", encoding="utf-8")
+    (project / "vault").symlink_to(vault)
+    (project / "one.md").symlink_to(vault / "one.md")
+    (project / "secret").symlink_to(tmp_path / "secret")
+    (project / "again.md").symlink_to("own.md")
+    return vault
+
+
+def own_settings(text: str) -> None:
+    folder = user_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(text, encoding="utf-8")
+
+
+def test_links_out_of_a_project_are_followed_between_folders_that_the_user_names(vault: Path) -> None:
+    project = vault.parent / "project"
+    annai = Annai(project)
+    told = annai("status").stdout
+    assert "1 symbolic link: files.follow_symlinks\n" in told
+    assert "3 symbolic links: files.linked_folders\n" in told
+    assert [row["path"] for row in results(annai, "apples")] == ["own.md"]
+    assert "files.linked_folders in your own settings" in annai("get", "vault/in/plan.md", code=1).stderr
+    own_settings(f'[files]\nlinked_folders = ["{project}", "{vault}"]\n')
+    linked = {"one.md", "vault/one.md", "vault/in/plan.md"}
+    assert {row["path"] for row in results(annai, "apples")} == {"own.md", *linked}
+    assert "The plan for apples." in annai("get", "vault/in/plan.md").stdout
+    told = annai("status").stdout
+    assert "1 symbolic link: files.linked_folders\n" in told  # What is secret is in none of them.
+    (vault / "in" / "plan.md").write_text("# Plan\n\nNow about pears.", encoding="utf-8")
+    assert results(annai, "pears")[0]["path"] == "vault/in/plan.md"
+    # A link that leads elsewhere from now on is followed no longer.
+    (project / "vault").unlink()
+    (project / "vault").symlink_to(vault.parent / "secret")
+    assert {row["path"] for row in results(annai, "apples key")} == {"own.md", "one.md"}
+
+
+def test_a_project_that_the_user_did_not_name_reads_nothing_of_the_folders_that_were(vault: Path) -> None:
+    project = vault.parent / "project"
+    other = vault.parent / "other"
+    other.mkdir()
+    own_settings(f'[files]\nlinked_folders = ["{other}", "{vault}"]\n')
+    assert [row["path"] for row in results(Annai(project), "apples")] == ["own.md"]
+    own_settings('[files]\nlinked_folders = ["Obsidian"]\n')
+    assert "give its whole path" in Annai(project)("status", code=2).stderr
+
+
+def test_a_projects_own_file_cannot_name_linked_folders(vault: Path) -> None:
+    project = vault.parent / "project"
+    (project / "annai.toml").write_text(f'[files]\nlinked_folders = ["{project}", "{vault}"]\n', encoding="utf-8")
+    annai = Annai(project)
+    assert "files.linked_folders belongs in" in annai("search", "apples", code=2).stderr
+    assert "files.linked_folders" in annai("trust", code=2).stderr
+    assert "files.linked_folders belongs in" in annai("search", "apples", code=2).stderr

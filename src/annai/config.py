@@ -21,7 +21,7 @@ from annai.definitions import dataclass
 from annai.errors import ConfigError
 from annai.settings import (
     SECTIONS,
-    USER_SECTIONS,
+    USER_SETTINGS,
     Chunking,
     ColorMode,
     Database,
@@ -265,9 +265,11 @@ def find_settings(
     table, content = _read_table(file) if file else ({}, b"")
     if file:
         _checked(table, file)
-        for name in sorted(USER_SECTIONS & table.keys()):
-            own = user_folder(environment) / USER_CONFIG_NAME
-            raise ConfigError(f"{file}: [{name}] belongs in {own}; move it there.")
+        for name in sorted(USER_SETTINGS):
+            section, _, key = name.partition(".")
+            if key in table.get(section, {}):
+                own = user_folder(environment) / USER_CONFIG_NAME
+                raise ConfigError(f"{file}: {name} belongs in {own}; move it there.")
     asked = () if is_users_own else tuple(demands(table, folder))
     found = FoundSettings(folder, file, table, content, asked, is_trusted=not asked)
     known = TrustStore(user_folder(environment)).files().get(str(found.key)) if asked else None
@@ -481,6 +483,11 @@ def _checked_collections(table: object, file: Path) -> dict[str, Embedding]:
 
 def _check_together(config: Config, origin: str) -> None:
     """Raise `ConfigError` for values that are allowed by themselves, and lead nowhere."""
+    for folder in config.files.linked_folders:
+        if not os.path.isabs(_expanded(folder)):  # noqa: PTH117 - Path's own fails for a user that does not exist
+            raise ConfigError(
+                f"{origin}: files.linked_folders names {folder!r}; give its whole path, or begin with ~/."
+            )
     chunking = config.chunking
     if chunking.overlap >= chunking.size:
         raise ConfigError(

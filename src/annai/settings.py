@@ -159,6 +159,11 @@ class Files(Section):
     respect_gitignore: bool = setting(True, "Exclude what .gitignore and .annaiignore files exclude.")
     max_file_mb: float = setting(10.0, "Skip texts larger than this.", minimum=0)
     follow_symlinks: bool = setting(False, "Follow symbolic links that stay inside the collection.")
+    linked_folders: tuple[str, ...] = setting(
+        (),
+        "In your own settings only: folders whose links into one another are followed. A collection that lies in one "
+        "of them may have documents in all of them.",
+    )
 
 
 class Documents(Section):
@@ -421,7 +426,7 @@ SECTIONS: dict[str, type] = {
 }
 """The sections of annai.toml, in the order in which they are documented."""
 
-USER_SECTIONS = frozenset({"trust"})
+USER_SETTINGS = frozenset({"trust.folders", "files.linked_folders"})
 """Those that belong in the user's own settings, and not in a project's."""
 
 
@@ -435,12 +440,12 @@ def template() -> str:
     """The text of a new annai.toml: every setting, commented out, with its meaning and its default."""
     lines = ["# annai's settings. All are optional; the values shown are the defaults.", ""]
     for name, section in SECTIONS.items():
-        if name in USER_SECTIONS:
-            continue
-        lines.append(f"[{name}]")
-        for item in fields(section):
-            lines += [f"# {explain(item)}", f"# {item.name} = {default_text(item)}"]
-        lines.append("")
+        items = [item for item in fields(section) if f"{name}.{item.name}" not in USER_SETTINGS]
+        if items:
+            lines.append(f"[{name}]")
+            for item in items:
+                lines += [f"# {explain(item)}", f"# {item.name} = {default_text(item)}"]
+            lines.append("")
     lines += [*(f"# {line}" for line in COLLECTIONS_TEXT), ""]
     return "\n".join(lines)
 

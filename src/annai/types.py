@@ -231,15 +231,19 @@ class StoredSection(NamedTuple):
         return section_id(self.collection, self.path, self.section)
 
 
+LINK = "symbolic link"
+
+
 @dataclass(frozen=True, slots=True)
 class LeftOut:
     """Files of one kind that are not read, though no rule excludes them."""
 
     suffix: str
-    """How their names end: `.png`; empty for names without an ending."""
+    """How their names end: `.png`; empty for names without an ending, and "symbolic link" for what links lead to."""
     files: int
+    """How many; of links, not what lies behind them."""
     install: str = ""
-    """The command that installs what reads them; empty if annai does not read such files."""
+    """The command or setting that makes annai read them; empty if annai does not read such files."""
 
 
 def join_left_out(kinds: Iterable[LeftOut]) -> tuple[LeftOut, ...]:

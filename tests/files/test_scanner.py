@@ -283,6 +283,15 @@ def test_links_that_leave_the_source_break_or_loop_lead_nowhere(tmp_path: Path) 
     assert paths(source, Files(follow_symlinks=True)) == ["a.md", "x/y/b.md"]
 
 
+def test_every_link_is_followed_also_after_one_to_a_file(tmp_path: Path) -> None:
+    write(tmp_path, "real/a.md", ".shared/b.md")
+    (tmp_path / "a link.md").symlink_to("real/a.md")
+    (tmp_path / "b link.md").symlink_to("real/a.md")
+    (tmp_path / "folder").symlink_to(".shared")
+    expected = ["a link.md", "b link.md", "folder/b.md", "real/a.md"]
+    assert paths(tmp_path, Files(follow_symlinks=True)) == expected
+
+
 def test_a_source_that_is_a_link_is_walked(tmp_path: Path) -> None:
     write(tmp_path, "real/a.md")
     (tmp_path / "link").symlink_to("real")

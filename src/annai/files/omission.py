@@ -1,9 +1,11 @@
 """Why is a file left out? Walks to one file as the scanner does, and names the rule that stops it."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from annai.files.ignore import Patterns, read_lines
+from annai.files.inside import lies_in
 from annai.files.kinds import missing_extra, suffix_of
 from annai.files.walk import IGNORE_FILES, SKIPPED_FOLDERS, Folder, Walk
 from annai.plugins import install_command
@@ -19,8 +21,13 @@ def why_omitted(source: Path, settings: Files, path: str, *, without: Sequence[P
     if trace.reason:
         return trace.reason
     parts = [source / path, *(source / path).parents]
-    if not settings.follow_symlinks and any(each.is_symlink() for each in parts if each.is_relative_to(source)):
-        return "it is, or lies behind, a symbolic link (files.follow_symlinks is false)"
+    if any(each.is_symlink() for each in parts if each != source and each.is_relative_to(source)):
+        if not lies_in(os.path.realpath(source / path), os.path.realpath(source)):
+            return (
+                "it is, or lies behind, a symbolic link out of its folder (files.linked_folders in your own settings)"
+            )
+        if not settings.follow_symlinks:
+            return "it is, or lies behind, a symbolic link (files.follow_symlinks is false)"
     if any((source / path).is_relative_to(folder) for folder in without):
         return "its folder is a collection of its own"
     return "" if (source / path).is_file() else "there is no regular file in it"

@@ -9,7 +9,7 @@ from annai.errors import SkippedFile, UnreadableFile
 from annai.files.conversion import convert
 from annai.files.encoding import decode
 from annai.files.front_matter import FrontMatter, split_front_matter
-from annai.files.inside import open_inside
+from annai.files.inside import lies_in, open_inside
 from annai.files.kinds import CONVERTERS, suffix_of
 from annai.files.walk import file_times
 from annai.settings import Documents, Files
@@ -81,8 +81,8 @@ def read_inside(
     """
     megabytes, setting = limits or (settings.max_file_mb, "files.max_file_mb")
     # First whether it is inside, since that says more of a link that leads out.
-    with open_inside(source, file) as stream:
-        if not settings.follow_symlinks and file.is_symlink():
+    with open_inside(source, file, settings.linked_folders) as stream:
+        if not settings.follow_symlinks and file.is_symlink() and lies_in(*map(os.path.realpath, (file, source))):
             raise SkippedFile("symbolic link (files.follow_symlinks is false)")
         status = os.fstat(stream.fileno())
         limit = int(megabytes * MEGABYTE)

@@ -12,7 +12,7 @@ from annai.files.kinds import EXTRAS, missing_extra, suffix_of
 from annai.files.walk import OnFolder, ScannedFile, Walk, file_times, ignore
 from annai.plugins import install_command
 from annai.settings import Files
-from annai.types import Change, ChangeKind, FileState, LeftOut
+from annai.types import LINK, Change, ChangeKind, FileState, LeftOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def scan(
     """
     walk = Walk(source, settings, only, without, on_folder)
     found, lacking = _readable(walk.files(), known)
-    compared = compare(source, found, known, inaccessible=walk.inaccessible)
+    compared = compare(source, found, known, inaccessible=walk.inaccessible, linked=settings.linked_folders)
     return replace(compared, left_out=_left_out(walk, lacking)) if count_left_out else compared
 
 
@@ -77,12 +77,18 @@ def _readable(found: list[ScannedFile], known: Container[str]) -> tuple[list[Sca
 
 def _left_out(walk: Walk, lacking: Mapping[str, int]) -> tuple[LeftOut, ...]:
     readable = [LeftOut(kind, count, install_command(EXTRAS[kind][0])) for kind, count in lacking.items()]
+    readable += [LeftOut(LINK, count, remedy) for remedy, count in walk.ignored_links().items()]
     others = [LeftOut(kind, count) for kind, count in walk.left_out().items()]
     return (*readable, *sorted(others, key=lambda each: (-each.files, each.suffix)))
 
 
 def compare(
-    source: Path, found: Sequence[ScannedFile], known: Mapping[str, FileState], *, inaccessible: Sequence[str] = ()
+    source: Path,
+    found: Sequence[ScannedFile],
+    known: Mapping[str, FileState],
+    *,
+    inaccessible: Sequence[str] = (),
+    linked: Sequence[str] = (),
 ) -> Scan:
     """How the files found in `source` differ from the known ones.
 
@@ -99,7 +105,7 @@ def compare(
     ]
     unchanged, total_bytes = len(found) - len(different), 0
     for item in different:
-        kind = _change_kind(source, item, known.get(item.path))
+        kind = _change_kind(source, item, known.get(item.path), linked)
         if kind is None:
             unchanged += 1
             continue
@@ -132,7 +138,7 @@ def is_same_time(mtime_ns: int, ctime_ns: int, state: FileState) -> bool:
     return mtime_ns == state.mtime_ns and (not (ctime_ns and state.ctime_ns) or ctime_ns == state.ctime_ns)
 
 
-def _change_kind(source: Path, item: ScannedFile, state: FileState | None) -> ChangeKind | None:
+def _change_kind(source: Path, item: ScannedFile, state: FileState | None, linked: Sequence[str]) -> ChangeKind | None:
     """How a file on disk differs from its known state; None if it does not."""
     if state is None:
         return ChangeKind.NEW
@@ -141,15 +147,19 @@ def _change_kind(source: Path, item: ScannedFile, state: FileState | None) -> Ch
     has_failed = state.problem is not None and state.problem.kind == "failed"
     if is_same_time(item.mtime_ns, item.ctime_ns, state) and not has_failed:
         return None
-    return ChangeKind.TOUCHED if state.hash and _hash(source, Path(item.file)) == state.hash else ChangeKind.UPDATED
+    return (
+        ChangeKind.TOUCHED
+        if state.hash and _hash(source, Path(item.file), linked) == state.hash
+        else ChangeKind.UPDATED
+    )
 
 
-def _hash(source: Path, file: Path) -> str:
+def _hash(source: Path, file: Path, linked: Sequence[str]) -> str:
     """SHA-256 of the file's bytes; empty if they cannot be read, which the reader then reports."""
     import hashlib  # OpenSSL takes milliseconds to load, and most scans hash nothing
 
     try:
-        with open_inside(source, file) as stream:
+        with open_inside(source, file, linked) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except (OSError, ReadError):
         return ""

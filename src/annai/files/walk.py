@@ -7,11 +7,13 @@ import stat
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
 
 from annai.errors import CollectionError
 from annai.files.ignore import Patterns, read_patterns
+from annai.files.inside import allowed_roots, lies_in
 from annai.files.kinds import suffix_of
 from annai.settings import Files
 from annai.state import OLD_STATE_FOLDER
@@ -98,7 +100,9 @@ class Walk:
         self._prefix = ""
         """The path from the root of the git repository to the source, with a slash at the end."""
         self._files: list[ScannedFile] = []
+        self._roots = allowed_roots(self._real_source, settings.linked_folders)
         self._links: list[tuple[str, str, Folder]] = []
+        self._ignored_links: list[tuple[str, str, Folder]] = []
         self._pending: list[Folder] = []
         self._visited: set[str] = set()
         self._others: list[tuple[str, str, Folder]] = []
@@ -106,17 +110,21 @@ class Walk:
         self._on_folder = on_folder
         self._without = frozenset(os.path.realpath(folder) for folder in without)
 
+    @property
+    def _follows_links(self) -> bool:
+        return self._settings.follow_symlinks or len(self._roots) > 1
+
     def files(self) -> list[ScannedFile]:
         """Walk, and return the files, each under a path of its own."""
         rules = self._parent_rules() if self._settings.respect_gitignore else ()
         start = Folder(os.fspath(self._source), "", self._real_source, rules, -1, is_requested=self._requested is None)
         self._pending.append(start)
-        while self._pending:
-            self._list(self._pending.pop())
+        while self._pending or self._links:
+            if self._pending:
+                self._list(self._pending.pop())
+                continue
             # Links come last, so that a folder is found under its own path rather than a link's.
-            if not self._pending and self._links:
-                self._links.sort(reverse=True)
-                self._follow(*self._links.pop())
+            self._follow(*heappop(self._links))
         if len({item.path for item in self._files}) == len(self._files):
             return self._files
         # Of files whose names are the same in NFC, one that is spelled so comes first.
@@ -144,7 +152,7 @@ class Walk:
         except OSError as error:
             self._handle_unlistable(folder, error)
             return
-        if self._settings.follow_symlinks:
+        if self._follows_links:
             self._visited.add(folder.real)
         if self._settings.respect_gitignore:
             folder = self._add_own_rules(folder, entries)
@@ -168,8 +176,8 @@ class Walk:
                 written, changed = file_times(status)
                 add(ScannedFile(path, entry.path, status.st_size, written, changed))
             elif entry.is_symlink():
-                if self._settings.follow_symlinks:
-                    self._links.append((path, entry.path, folder))
+                link = (path, entry.path, folder)
+                heappush(self._links, link) if self._follows_links else self._ignored_links.append(link)
             elif entry.is_dir(follow_symlinks=False) and self._should_enter(name, path, folder):
                 real = f"{folder.real}/{entry.name}"
                 self._pending.append(self._subfolder(name, path, folder, entry.path, real))
@@ -184,11 +192,14 @@ class Walk:
         return folder._replace(rules=(*folder.rules, _Rules(patterns, len(self._prefix + folder.path))))
 
     def _follow(self, path: str, file: str, folder: Folder) -> None:
-        """Resolve a link, and include its target if that is inside the source."""
-        name = path.rpartition("/")[2]
+        """Resolve a link, and include its target if it may be followed there."""
         real = os.path.realpath(file)
-        inside = real.removeprefix(self._real_source.rstrip(os.sep) + os.sep)
-        if inside == real or not SKIPPED_FOLDERS.isdisjoint(Path(inside).parts):
+        root = next((root for root in self._roots if lies_in(real, root) and real != self._real_source), None)
+        is_followed = root is not None and (self._settings.follow_symlinks or root != self._real_source)
+        if not is_followed:
+            self._ignored_links.append((path, file, folder))
+            return
+        if not SKIPPED_FOLDERS.isdisjoint(Path(os.path.relpath(real, root)).parts):
             return
         try:
             status = Path(real).stat()
@@ -198,11 +209,27 @@ class Walk:
             if error.errno != errno.ELOOP:
                 self._handle_inaccessible(path, file, error)
             return
+        name = path.rpartition("/")[2]
         if stat.S_ISDIR(status.st_mode):
             if real not in self._visited and self._should_enter(name, path, folder):
                 self._pending.append(self._subfolder(name, path, folder, file, real))
         elif stat.S_ISREG(status.st_mode) and self._should_include(name, path, folder):
             self._files.append(ScannedFile(path, file, status.st_size, *file_times(status)))
+
+    def ignored_links(self) -> Counter[str]:
+        """How many links were not followed that no rule excludes, by what would make annai follow them."""
+        remedies = Counter[str]()
+        others = len(self._others)
+        for path, file, folder in self._ignored_links:
+            name = path.rpartition("/")[2]
+            is_folder, is_file = os.path.isdir(file), os.path.isfile(file)  # noqa: PTH112, PTH113 - errors are no
+            if (is_folder and self._should_enter(name, path, folder)) or (
+                is_file and self._should_include(name, path, folder)
+            ):
+                is_inside = lies_in(os.path.realpath(file), self._real_source)
+                remedies["files.follow_symlinks" if is_inside else "files.linked_folders"] += 1
+        del self._others[others:]  # A link counts once.
+        return remedies
 
     def _leads_to_requested(self, path: str) -> bool:
         return path in self._parents or (self._requested is not None and path in self._requested)

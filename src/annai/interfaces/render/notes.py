@@ -102,13 +102,17 @@ def summary_line(summary: "ImportSummary") -> str:
 
 def left_out_lines(kinds: "Sequence[LeftOut]") -> list[str]:
     """The files that are not read: what would read some of them, and the most frequent of the others."""
-    lines = [f"{each.files:,} {_kind(each)}: {each.install}" for each in kinds if each.install]
+    lines = [f"{_count(each)}: {each.install}" for each in kinds if each.install]
     others = [each for each in kinds if not each.install]
-    shown = [f"{each.files:,} {_kind(each)}" for each in others[:MAX_KINDS]]
+    shown = [_count(each) for each in others[:MAX_KINDS]]
     rest = sum(each.files for each in others[MAX_KINDS:])
     shown += [f"{rest:,} of other kinds"] if rest else []
     return [*lines, *([f"not read: {', '.join(shown)}"] if shown else [])]
 
 
-def _kind(kind: "LeftOut") -> str:
-    return kind.suffix or "without an ending"
+def _count(kind: "LeftOut") -> str:
+    from annai.types import LINK  # an answer is printed without it
+
+    if kind.suffix == LINK:
+        return counted(kind.files, LINK)
+    return f"{kind.files:,} {kind.suffix or 'without an ending'}"
