@@ -329,5 +329,5 @@ def _directory(source: Path) -> Path:
     with suppress(OSError, ValueError, RuntimeError):
         folder = source.expanduser().resolve()
         if folder.is_dir():
-            return folder
+            return state.as_stored(folder)
     raise CollectionError(f"There is no folder {source}; name an existing one with --source.")

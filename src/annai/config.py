@@ -195,7 +195,7 @@ def load_config(
         table = _merged(_read_user_table(user_file), table)
     loaded = _checked(table, file or user_file)
     project: Project = loaded.get("project", Project())
-    root = docs_dir.resolve() if docs_dir else (folder / _expanded(project.root)).resolve()
+    root = state.as_stored(docs_dir.resolve() if docs_dir else (folder / _expanded(project.root)).resolve())
     if not os.path.isdir(root):  # noqa: PTH112 - what is too long for a path is no folder, and no error
         raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder; correct it.")
     if any("\ud800" <= character <= "\udfff" for character in str(root)):

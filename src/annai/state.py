@@ -12,6 +12,7 @@ import os
 import re
 import struct
 import sys
+import unicodedata
 from binascii import crc32
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -281,6 +282,23 @@ def absolute(name: str, environment: Mapping[str, str]) -> Path | None:
     return Path(named) if os.path.isabs(named) else None  # noqa: PTH117 - before every command
 
 
+def as_stored(path: Path) -> Path:
+    """An absolute path as the folders on it list it; links stay, and so does what is not there."""
+    stored = Path(path.anchor)
+    for name in path.parts[1:]:
+        stored /= _stored_name(stored, name)
+    return stored
+
+
+def here() -> Path:
+    """The current folder, as it is listed."""
+    return _listed(Path.cwd())
+
+
+_listed = functools.lru_cache(maxsize=1)(as_stored)
+"""Every line of an answer is shown from here."""
+
+
 def mark_of(folder: Path) -> str:
     """What tells a folder from every other, and stays when it is moved: its inode, and which one of that number."""
     try:
@@ -407,3 +425,29 @@ def _file_system(place: Path, mounts: str = "/proc/self/mountinfo") -> str:
             if line.split(" ", 3)[2] == number:
                 return line.rpartition(" - ")[2].split(" ", 1)[0]
     return ""
+
+
+def _stored_name(folder: Path, name: str) -> str:
+    """The name in its folder of what is found there by this one."""
+    others = {name.swapcase(), unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name)} - {name}
+    # Most file systems have no other name for it, and then nothing is listed.
+    if not any(_is_same(folder / name, folder / other) for other in others):
+        return name
+    with suppress(OSError):
+        listed = [each.name for each in folder.iterdir()]
+        if name in listed:
+            return name
+        alike = (each for each in listed if _folded(each) == _folded(name) and _is_same(folder / name, folder / each))
+        return next(alike, name)
+    return name
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):
+        return False

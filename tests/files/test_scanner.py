@@ -1,5 +1,6 @@
 """Does a scan see what is on disk, by the rules, and nothing else?"""
 
+import dataclasses
 import hashlib
 import logging
 import os
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import unicodedata
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,10 +20,11 @@ from hypothesis import strategies as st
 
 from annai.errors import CollectionError
 from annai.files.ignore import Patterns
-from annai.files.scanner import Scan, compare, scan
-from annai.files.walk import ScannedFile
+from annai.files.reader import read_document
+from annai.files.scanner import Scan, compare, differs, scan
+from annai.files.walk import ScannedFile, Walk
 from annai.settings import Files
-from annai.types import ChangeKind, FileState, Problem
+from annai.types import Change, ChangeKind, FileState, Problem
 from tests.conftest import Annai
 
 EVERYTHING = Files(include=("*",), exclude=())
@@ -431,3 +434,28 @@ def test_a_scan_that_finds_nothing_changed_loads_no_hashing(tmp_path: Path) -> N
     )
     output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert output.split() == ["1"]
+
+
+@pytest.mark.parametrize("step_ns", [10**9, 2 * 10**9])
+def test_a_change_within_the_same_second_is_found_where_times_are_whole_seconds(tmp_path: Path, step_ns: int) -> None:
+    """As on FAT and other old file systems: a file's size and time are the same, and there is no other time."""
+    file = tmp_path / "a.md"
+
+    def write_now(text: str, now: int) -> list[ScannedFile]:
+        file.write_text(text)
+        os.utime(file, ns=(now, now))
+        return [each._replace(ctime_ns=0) for each in Walk(tmp_path, Files()).files()]
+
+    # Far enough ahead that the test may take its time.
+    now = (time.time_ns() // step_ns + 300) * step_ns
+    (found,) = write_now("apple", now)
+    state = read_document("c", tmp_path, Change(ChangeKind.NEW, "a.md", file, 5, now), Files()).state
+    assert not differs(file, state), "the reader itself would believe that it changes all the time"
+    known = {"a.md": dataclasses.replace(state, ctime_ns=0)}
+    assert kinds(compare(tmp_path, [found], known)) == {}
+    assert kinds(compare(tmp_path, write_now("grape", now), known)) == {"a.md": ChangeKind.UPDATED}
+    # Once the second is long over, the time is recorded as it is, and no file is read any more.
+    long_ago = now - 900 * 10**9
+    touched = compare(tmp_path, write_now("apple", long_ago), known)
+    assert kinds(touched) == {"a.md": ChangeKind.TOUCHED}
+    assert touched.changes[0].mtime_ns == long_ago

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from annai.definitions import lazy_pattern
+from annai.state import as_stored, here
 
 SCHEME = "annai://"
 """An address that means the same to every program: `annai://COLLECTION/PATH`, percent-encoded."""
@@ -68,12 +69,13 @@ def from_here(reference: str, root: Path | None = None) -> str:
 
     So it means to every process what it means here. Outside of the project at `root` a path of the project comes first.
     """
-    is_outside = root is not None and not Path.cwd().is_relative_to(root)
+    is_outside = root is not None and not here().is_relative_to(root)
     for address in readings(reference):
         path = address.path
         is_named = reference.startswith(path) and not os.path.isabs(path) and os.path.lexists(path)  # noqa: PTH117
         if is_named and not (is_outside and root and os.path.lexists(root / path)):
-            return os.path.abspath(path) + reference[len(path) :]  # noqa: PTH100 - `..` may follow a link
+            # Not as Path has it: `..` may follow a link.
+            return f"{as_stored(Path(os.path.abspath(path)))}{reference[len(path) :]}"  # noqa: PTH100
     return reference
 
 
@@ -85,7 +87,7 @@ def filter_from_here(path: str, root: Path) -> str:
     head = _GLOB.split(path)[0].rpartition("/")[0]
     if not is_glob(path) or "/" not in path.strip("/") or os.path.lexists(path):
         return from_here(path, root)
-    is_here = Path.cwd().is_relative_to(root) and Path(head).is_dir()
+    is_here = here().is_relative_to(root) and Path(head).is_dir()
     return os.path.abspath(path) if is_here else path  # noqa: PTH100 - it is not one file's
 
 

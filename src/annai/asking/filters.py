@@ -12,6 +12,7 @@ from annai.asking.conditions import Comparison, why_unmet
 from annai.asking.references import find_existing, similar_paths
 from annai.config import Config
 from annai.files.ignore import Patterns
+from annai.state import here
 from annai.stores.base import DocumentReader
 from annai.stores.paths import is_under, path_prefixes
 from annai.text.metadata import UPDATED, file_time
@@ -145,7 +146,7 @@ class Filters:
             return
         yield dict.fromkeys(self._sources, "")
         if "/" in glob.strip("/"):
-            for base in (self._config.root, Path.cwd()):
+            for base in (self._config.root, here()):
                 yield {name: _folder(source, base) for name, source in self._sources.items()}
 
     def _documents(self, name: str) -> dict[str, FileState]:

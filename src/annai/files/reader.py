@@ -11,7 +11,7 @@ from annai.files.encoding import decode
 from annai.files.front_matter import FrontMatter, split_front_matter
 from annai.files.inside import lies_in, open_inside
 from annai.files.kinds import CONVERTERS, suffix_of
-from annai.files.walk import file_times
+from annai.files.walk import file_times, is_certain
 from annai.settings import Documents, Files
 from annai.text.outline import outline
 from annai.types import Change, Document, FileState, Format, Outline
@@ -41,6 +41,8 @@ def read_document(
         raise UnreadableFile(_reason(error)) from error
     mtime_ns, ctime_ns = file_times(status)
     digest = hashlib.sha256(data).hexdigest()
+    # A time that no file has there, so that the next comparison reads this one again.
+    mtime_ns += 0 if is_certain(mtime_ns) else 1
     state = FileState(change.path, status.st_size, mtime_ns, digest, ctime_ns=ctime_ns)
     format_: Format
     if suffix in CONVERTERS:

@@ -9,7 +9,7 @@ from annai.definitions import dataclass
 from annai.errors import ReadError
 from annai.files.inside import open_inside
 from annai.files.kinds import EXTRAS, missing_extra, suffix_of
-from annai.files.walk import OnFolder, ScannedFile, Walk, file_times, ignore
+from annai.files.walk import OnFolder, ScannedFile, Walk, file_times, ignore, is_certain
 from annai.plugins import install_command
 from annai.settings import Files
 from annai.types import LINK, Change, ChangeKind, FileState, LeftOut
@@ -130,7 +130,10 @@ def differs(file: Path, state: FileState) -> bool:
         status = file.stat()
     except OSError:
         return True
-    return status.st_size != state.size or not is_same_time(*file_times(status), state)
+    mtime_ns, ctime_ns = file_times(status)
+    # The reader records a time that is uncertain as a nanosecond later.
+    mtime_ns += state.mtime_ns == mtime_ns + 1
+    return status.st_size != state.size or not is_same_time(mtime_ns, ctime_ns, state)
 
 
 def is_same_time(mtime_ns: int, ctime_ns: int, state: FileState) -> bool:
@@ -147,11 +150,10 @@ def _change_kind(source: Path, item: ScannedFile, state: FileState | None, linke
     has_failed = state.problem is not None and state.problem.kind == "failed"
     if is_same_time(item.mtime_ns, item.ctime_ns, state) and not has_failed:
         return None
-    return (
-        ChangeKind.TOUCHED
-        if state.hash and _hash(source, Path(item.file), linked) == state.hash
-        else ChangeKind.UPDATED
-    )
+    if not state.hash or _hash(source, Path(item.file), linked) != state.hash:
+        return ChangeKind.UPDATED
+    # One whose time is uncertain is compared again each time.
+    return ChangeKind.TOUCHED if is_certain(item.mtime_ns) else None
 
 
 def _hash(source: Path, file: Path, linked: Sequence[str]) -> str:

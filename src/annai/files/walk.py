@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import stat
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,6 +25,9 @@ IGNORE_FILES = (".gitignore", ".annaiignore")
 """Where both have a pattern for a file, the later one decides."""
 
 MAX_TIME_NS = 2**63 - 1
+
+SECOND_NS, COARSE_NS = 10**9, 3 * 10**9
+"""FAT keeps times in steps of two seconds; one more, since its clock is not this one's."""
 
 SKIPPED_FOLDERS = frozenset({OLD_STATE_FOLDER, ".git"})
 
@@ -337,6 +341,14 @@ def file_times(status: os.stat_result) -> tuple[int, int]:
     if -MAX_TIME_NS <= written <= MAX_TIME_NS and -MAX_TIME_NS <= changed <= MAX_TIME_NS:
         return written, changed
     return _clamp(written), _clamp(changed)
+
+
+def is_certain(mtime_ns: int) -> bool:
+    """Whether a file that is written again would have another time.
+
+    Where times are whole seconds, or every second one as on FAT, one that was written just now might not.
+    """
+    return mtime_ns % SECOND_NS != 0 or time.time_ns() - mtime_ns > COARSE_NS
 
 
 def _clamp(time_ns: int) -> int:

@@ -15,6 +15,7 @@ from click.shell_completion import (
 )
 
 from annai.interfaces.cli.conventions import Command, common_options
+from annai.state import here
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +81,11 @@ class _QuotingBash(BashComplete):
 
 
 def _paths_from_here(store: "DocumentReader", sources: "dict[str, Path]") -> list[str]:
-    return [os.path.relpath(folder / each.path) for name, folder in sources.items() for each in store.documents(name)]
+    return [
+        os.path.relpath(folder / each.path, here())
+        for name, folder in sources.items()
+        for each in store.documents(name)
+    ]
 
 
 def _items(values: Iterable[str], incomplete: str) -> list[CompletionItem]:

@@ -12,6 +12,7 @@ from annai.files.pages import place
 from annai.interfaces.render.notes import correction_lines, doubt_lines, more_place, result_count
 from annai.interfaces.render.records import answer_json, print_json
 from annai.interfaces.terminal import Screen, echo, standard_output
+from annai.state import here
 from annai.text.escapes import escape_line, escape_line_ends, wrap
 
 if TYPE_CHECKING:
@@ -216,4 +217,4 @@ def _explanation(hit: Hit) -> str:
 
 def _relative_path(hit: Hit, sources: Mapping[str, Path]) -> str:
     """The hit's file, relative to the current folder."""
-    return os.path.relpath(sources[hit.collection] / hit.path)
+    return os.path.relpath(sources[hit.collection] / hit.path, here())
