@@ -9,7 +9,7 @@ help:
 	@echo "make try     install annai here and search the example documents"
 	@echo "make test    check style and types, and run every test"
 	@echo "make conformance run the official suite of the Model Context Protocol (needs npm)"
-	@echo "make systems check the types as they are on Windows and macOS"
+	@echo "make systems try what other machines do: types, processes, clocks, locales, names, file systems (mounts take root)"
 	@echo "make fuzz    try whatever could arrive: files, settings, calls (five minutes)"
 	@echo "make chaos   kill, freeze and confuse a server, then compare its index with a new one (ten minutes)"
 	@echo "make docs    renew the generated pages in docs/, and build the site in build/site"
@@ -52,6 +52,7 @@ lint: $(VENV)/.dev
 systems: $(VENV)/.dev
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 src
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin src
+	ANNAI_SYSTEMS=1 $(BIN)/pytest -rs tests/systems
 
 docs: picture
 	$(BIN)/python docs/generate.py

@@ -18,7 +18,7 @@ from annai.engine import Engine
 from annai.errors import ConfigError, StoreError
 from annai.serving.pidfile import ServerRecord
 from annai.serving.wire import plain, to_json
-from annai.state import SYSTEM_FOLDERS, known_projects, locate, make, state_home
+from annai.state import SYSTEM_FOLDERS, as_stored, known_projects, locate, make, mark_of, state_home
 from tests.conftest import Annai, quick_config, results, state_of, trust
 from tests.test_trust import listener
 
@@ -585,3 +585,22 @@ def test_settings_that_make_such_a_folder_the_project_are_named(docs: Path, monk
     with pytest.raises(ConfigError, match=r"annai\.toml makes .* the project here, and that is your home folder"):
         Engine(load_config(start=docs / "below"))
     Engine(load_config(docs_dir=docs / "below")).close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system tells one folder from another")
+@pytest.mark.parametrize(("kind", "is_told"), [("vfat", False), ("fuse.fusefat", False), ("tmpfs", True)])
+def test_a_folder_on_a_stick_is_not_taken_for_one_of_the_stick_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_told: bool
+) -> None:
+    """Two sticks number their folders alike, and the system gives both the same number of a device."""
+    monkeypatch.setattr("annai.state._file_system", lambda _: kind)
+    monkeypatch.setattr("annai.state._FS_IOC_GETVERSION", 0)  # As there, the call is unknown.
+    assert bool(mark_of(tmp_path)) == is_told
+
+
+def test_the_name_of_a_folder_is_the_one_that_is_listed(tmp_path: Path) -> None:
+    """Where case matters, as here, that is the name itself: also of what has two names of its own."""
+    (tmp_path / "Docs").mkdir()
+    (tmp_path / "dOCS").symlink_to("Docs")
+    for name in ("Docs", "dOCS", "docs", "Docs/none", "カ\u3099", "ガ"):
+        assert as_stored(tmp_path / name) == tmp_path / name

@@ -205,7 +205,7 @@ def load_config(
         state_folder=state.locate(root, environment),
         file=file,
         is_around=not (config or docs_dir or environment.get(CONFIG_VARIABLE))
-        and folder != (start or Path.cwd()).resolve(),
+        and folder != state.as_stored((start or Path.cwd()).resolve()),
         named=docs_dir is not None,
         server_url=environment.get(SERVER_VARIABLE, ""),
         **loaded,
@@ -256,12 +256,13 @@ def find_settings(
             raise ConfigError(f"There is no settings file {config}; `annai init` writes one.")
         folder, file = config.resolve().parent, config.resolve()
     elif docs_dir is not None:
-        folder, file = docs_dir.resolve(), _config_file(docs_dir.resolve())
+        folder = state.as_stored(docs_dir.resolve())
+        file = _config_file(folder)
         if file is None and (around := _find_project(folder, environment)[1]):
             # The folder's own settings come first, then those of the project around it.
             folder, file = around.parent, around
     else:
-        folder, file = _find_project((start or Path.cwd()).resolve(), environment)
+        folder, file = _find_project(state.as_stored((start or Path.cwd()).resolve()), environment)
     table, content = _read_table(file) if file else ({}, b"")
     if file:
         _checked(table, file)

@@ -323,7 +323,10 @@ def _generation(folder: Path) -> str:
     try:
         return str(struct.unpack("l", fcntl.ioctl(descriptor, _FS_IOC_GETVERSION, bytes(8)))[0])
     except OSError:
-        return str(os.fstat(descriptor).st_dev)  # Those that do not tell seldom use a number again.
+        kind = _file_system(folder)
+        if kind in _MODELESS_FILE_SYSTEMS or kind.startswith("fuse"):
+            raise  # A stick has the same numbers as the one that was plugged in before it.
+        return str(os.fstat(descriptor).st_dev)  # Others that do not tell seldom use a number again.
     finally:
         os.close(descriptor)
 

@@ -29,7 +29,7 @@ from annai.models.extras import EXTRAS, error_summary
 from annai.plugins import BUILT_IN, installed
 from annai.project import waiting_files
 from annai.serving import pidfile
-from annai.state import OLD_STATE_FOLDER, home_folder
+from annai.state import OLD_STATE_FOLDER, home_folder, is_modeless
 from annai.text.escapes import escape_line
 from annai.upkeep.maintenance import check
 
@@ -173,7 +173,7 @@ def _folder(config: Config) -> Found:
         yield "ok", f"{folder} is not there yet", ""
     elif not os.access(folder, os.W_OK | os.X_OK):
         yield "warn", f"{folder} cannot be written: the index is only read", "Change its permissions."
-    elif os.name == "posix" and folder.stat().st_mode & 0o077:
+    elif os.name == "posix" and folder.stat().st_mode & 0o077 and not is_modeless(folder):
         yield "warn", f"{folder} can be read by others, and it holds your documents", f"chmod 700 {folder}"
     else:
         yield "ok", str(folder), ""
