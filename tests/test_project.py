@@ -172,6 +172,10 @@ def test_an_error_is_the_same_here_and_there(
         ask(project)
     assert type(caught.value) is kind
     assert sentence in str(caught.value)
+    # Its parts come through a server, too.
+    parts = (caught.value.problem, caught.value.remedy)
+    assert "; ".join(filter(None, parts)) == str(caught.value)
+    assert bool(caught.value.remedy) == ("; " in str(caught.value))
 
 
 def test_another_embedder_is_told_of(project: Project, engine: Engine, write: Write) -> None:

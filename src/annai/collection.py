@@ -65,7 +65,7 @@ def searchable(
     if not known:
         raise CollectionError(_nothing_seen(store))
     if not enabled:
-        raise CollectionError("Every collection is disabled; enable one with `annai collection enable NAME`.")
+        raise CollectionError("Every collection is disabled", "enable one with `annai collection enable NAME`.")
     return enabled
 
 
@@ -81,13 +81,13 @@ def find(store: DocumentReader, config: Config, name: str, known: Sequence[Colle
         if not everything:
             return _root(store, config, stored)
         raise CollectionError(
-            f"The rest of {config.root} is not searched beside the registered collections; "
-            f"`annai collection enable {name}` adds it."
+            f"The rest of {config.root} is not searched beside the registered collections",
+            f"`annai collection enable {name}` adds it.",
         )
     if not seen and store.scope is not None:
         raise CollectionError(_nothing_seen(store))
     there_are = f"registered: {', '.join(seen)}" if seen else "none is registered; add one with `annai collection add`"
-    raise CollectionError(f"There is no collection {name!r}; {there_are}.")
+    raise CollectionError(f"There is no collection {name!r}", f"{there_are}.")
 
 
 def nested_sources(store: DocumentReader, config: Config, name: str) -> list[Path]:
@@ -122,7 +122,7 @@ def check_owner(store: DocumentReader, config: Config, collection: Collection) -
         raise CollectionError(served_only(collection))
     if store.shared and not config.machine:
         raise CollectionError(
-            "This machine cannot keep a name of its own, which an index that machines share needs; set store.machine."
+            "This machine cannot keep a name of its own, which an index that machines share needs", "set store.machine."
         )
 
 
@@ -195,7 +195,7 @@ def only_one(candidates: Sequence[Collection]) -> Collection:
     if len(candidates) > 1:
         names = ", ".join(each.name for each in candidates)
         raise CollectionError(
-            f"There are several collections ({names}); name one with `-c NAME`, or update all: `annai index rebuild`."
+            f"There are several collections ({names})", "name one with `-c NAME`, or update all: `annai index rebuild`."
         )
     return candidates[0]
 
@@ -225,14 +225,14 @@ def add(
     name = unicodedata.normalize("NFC", name)
     if not NAME.fullmatch(name):
         raise CollectionError(
-            f"{name!r} is not a valid collection name; use 1 to 64 letters and digits of any script, _ and -."
+            f"{name!r} is not a valid collection name", "use 1 to 64 letters and digits of any script, _ and -."
         )
     if name in RESERVED:
-        raise CollectionError(f"annai uses the name {name!r} itself; choose another.")
+        raise CollectionError(f"annai uses the name {name!r} itself", "choose another.")
     known = registered(store, config)
     if any(each.name == name for each in known):
         raise CollectionError(
-            f"The collection {name!r} already exists; change it with `annai collection update {name}`."
+            f"The collection {name!r} already exists", f"change it with `annai collection update {name}`."
         )
     owner = config.machine if store.shared else ""
     collection = Collection(name, _directory(source), description, owner=owner)
@@ -260,7 +260,7 @@ def update(
     """Change what is given and keep the rest; the next search or import compares a new source with the index."""
     is_root = name == IMPLICIT_COLLECTION
     if is_root and (source is not None or not registered(store, config)):
-        raise CollectionError(f"{name!r} is the project itself; `annai collection add` registers a folder.")
+        raise CollectionError(f"{name!r} is the project itself", "`annai collection add` registers a folder.")
     # It can be enabled again after it was left out.
     old = _root(store, config) if is_root and enabled else find(store, config, name)
     new = dataclasses.replace(
@@ -330,4 +330,4 @@ def _directory(source: Path) -> Path:
         folder = source.expanduser().resolve()
         if folder.is_dir():
             return state.as_stored(folder)
-    raise CollectionError(f"There is no folder {source}; name an existing one with --source.")
+    raise CollectionError(f"There is no folder {source}", "name an existing one with --source.")

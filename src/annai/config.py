@@ -197,9 +197,9 @@ def load_config(
     project: Project = loaded.get("project", Project())
     root = state.as_stored(docs_dir.resolve() if docs_dir else (folder / _expanded(project.root)).resolve())
     if not os.path.isdir(root):  # noqa: PTH112 - what is too long for a path is no folder, and no error
-        raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder; correct it.")
+        raise ConfigError(f"{file}: project.root is {project.root!r}, and {root} is not a folder", "correct it.")
     if any("\ud800" <= character <= "\udfff" for character in str(root)):
-        raise ConfigError(f"The path of this folder, {os.fsencode(root)!r}, is not valid UTF-8; rename it.")
+        raise ConfigError(f"The path of this folder, {os.fsencode(root)!r}, is not valid UTF-8", "rename it.")
     result = Config(
         root=root,
         state_folder=state.locate(root, environment),
@@ -248,12 +248,12 @@ def find_settings(
     if is_users_own:
         config = Path(environment[CONFIG_VARIABLE])
     if docs_dir is not None and not docs_dir.is_dir():
-        raise ConfigError(f"There is no folder {docs_dir}; name an existing one with --docs-dir.")
+        raise ConfigError(f"There is no folder {docs_dir}", "name an existing one with --docs-dir.")
     folder: Path
     file: Path | None
     if config is not None:
         if not config.is_file():
-            raise ConfigError(f"There is no settings file {config}; `annai init` writes one.")
+            raise ConfigError(f"There is no settings file {config}", "`annai init` writes one.")
         folder, file = config.resolve().parent, config.resolve()
     elif docs_dir is not None:
         folder = state.as_stored(docs_dir.resolve())
@@ -270,7 +270,7 @@ def find_settings(
             section, _, key = name.partition(".")
             if key in table.get(section, {}):
                 own = user_folder(environment) / USER_CONFIG_NAME
-                raise ConfigError(f"{file}: {name} belongs in {own}; move it there.")
+                raise ConfigError(f"{file}: {name} belongs in {own}", "move it there.")
     asked = () if is_users_own else tuple(demands(table, folder))
     found = FoundSettings(folder, file, table, content, asked, is_trusted=not asked)
     known = TrustStore(user_folder(environment)).files().get(str(found.key)) if asked else None
@@ -302,7 +302,7 @@ def read_settings_file(file: Path) -> bytes:
     with file.open("rb") as stream:
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ConfigError(f"{file} has more than {MAX_BYTES:,} bytes, so it is not read; make it smaller.")
+        raise ConfigError(f"{file} has more than {MAX_BYTES:,} bytes, so it is not read", "make it smaller.")
     return content
 
 
@@ -334,7 +334,8 @@ def secret(*names: str, environment: Mapping[str, str] = os.environ) -> str:
         if not _VARIABLE.fullmatch(name):
             raise ConfigError(
                 "api_key_env must be the name of an environment variable, such as OPENAI_API_KEY, and never the key "
-                "itself; correct it in annai.toml."
+                "itself",
+                "correct it in annai.toml.",
             )
     return variable(*names, environment=environment)
 
@@ -422,7 +423,7 @@ def _read_user_table(file: Path) -> dict[str, Any]:
     table, _ = _read_table(file)
     _checked(table, file)
     if "project" in table:
-        raise ConfigError(f"{file}: [project] belongs into the annai.toml of a project; remove it here.")
+        raise ConfigError(f"{file}: [project] belongs into the annai.toml of a project", "remove it here.")
     return table
 
 
@@ -432,7 +433,7 @@ def _read_table(file: Path) -> tuple[dict[str, Any], bytes]:
     if file.name == PYPROJECT_NAME:
         table = table.get("tool", {}).get("annai", {})
         if not isinstance(table, dict):
-            raise ConfigError(f"{file}: tool.annai must be a table; write [tool.annai.search] and so on.")
+            raise ConfigError(f"{file}: tool.annai must be a table", "write [tool.annai.search] and so on.")
     models = [table.get("embedding"), table.get("rerank")]
     if isinstance(table.get("collections"), dict):
         models += [each.get("embedding") for each in table["collections"].values() if isinstance(each, dict)]
@@ -452,7 +453,7 @@ def _parse(file: Path) -> tuple[dict[str, Any], bytes]:
     except ValueError as error:
         raise ConfigError(f"{file} is not valid TOML: {error}. Correct it there.") from error
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}; make it readable, or remove it.") from error
+        raise ConfigError(f"{file} cannot be read: {error.strerror}", "make it readable, or remove it.") from error
 
 
 def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -463,7 +464,7 @@ def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
             result[name] = _checked_collections(values, file)
             continue
         if name not in SECTIONS:
-            raise ConfigError(f"{file}: unknown section [{name}]; {suggest(name, SECTIONS)}")
+            raise ConfigError(f"{file}: unknown section [{name}]", f"{suggest(name, SECTIONS)}")
         if not isinstance(values, dict):
             raise ConfigError(f"{file}: {name} must be a section: write [{name}] on its own line.")
         result[name] = _check_section(name, values, str(file))
@@ -474,7 +475,9 @@ def _checked_collections(table: object, file: Path) -> dict[str, Embedding]:
     result = {}
     for name, values in table.items() if isinstance(table, dict) else [("", table)]:
         if not isinstance(values, dict) or set(values) != {"embedding"} or not isinstance(values["embedding"], dict):
-            raise ConfigError(f"{file}: collections has only sections [collections.NAME.embedding]; correct it there.")
+            raise ConfigError(
+                f"{file}: collections has only sections [collections.NAME.embedding]", "correct it there."
+            )
         # In NFC, as collections are named.
         result[unicodedata.normalize("NFC", name)] = _check_section(
             "embedding", values["embedding"], f"{file}: collections.{name}"
@@ -487,13 +490,13 @@ def _check_together(config: Config, origin: str) -> None:
     for folder in config.files.linked_folders:
         if not os.path.isabs(_expanded(folder)):  # noqa: PTH117 - Path's own fails for a user that does not exist
             raise ConfigError(
-                f"{origin}: files.linked_folders names {folder!r}; give its whole path, or begin with ~/."
+                f"{origin}: files.linked_folders names {folder!r}", "give its whole path, or begin with ~/."
             )
     chunking = config.chunking
     if chunking.overlap >= chunking.size:
         raise ConfigError(
-            f"{origin}: chunking.overlap ({chunking.overlap}) must be less than chunking.size ({chunking.size}); "
-            "make it smaller."
+            f"{origin}: chunking.overlap ({chunking.overlap}) must be less than chunking.size ({chunking.size})",
+            "make it smaller.",
         )
     for setting, path in (("database.path", config.database.path), ("logging.file", config.logging.file)):
         if not Path(path).name:
@@ -505,7 +508,7 @@ def _check_section(name: str, values: Mapping[str, object], origin: str) -> Any:
     checked = {}
     for key, value in values.items():
         if key not in known:
-            raise ConfigError(f"{origin}: unknown key {name}.{key}; {suggest(key, known)}")
+            raise ConfigError(f"{origin}: unknown key {name}.{key}", f"{suggest(key, known)}")
         item = known[key]
         hint: TypeHint = item.type
         checked[key] = decode(hint, value, f"{origin}: {name}.{key}", limits=item.metadata["limits"], error=ConfigError)

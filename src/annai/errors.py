@@ -1,6 +1,7 @@
 """What can go wrong, and what should the user do next?
 
-Every error that annai raises on purpose is an `AnnaiError`. Its message says what is wrong and what to do next:
+Every error that annai raises on purpose is an `AnnaiError`. It says what is wrong, its problem, and what to do next,
+its remedy:
 
     AnnaiError
     ├── ConfigError           a setting is unknown, of the wrong type or out of bounds
@@ -54,8 +55,10 @@ def _hidden(match: "re.Match[str]") -> str:
 class AnnaiError(Exception):
     """The root of every error that annai raises on purpose."""
 
-    def __init__(self, message: str = "") -> None:
-        super().__init__(without_secrets(message))
+    def __init__(self, problem: str = "", remedy: str = "") -> None:
+        self.problem, self.remedy = without_secrets(problem), without_secrets(remedy)
+        """What is wrong and, if that was said apart, what to do next; the error as a string has both."""
+        super().__init__("; ".join(filter(None, (self.problem, self.remedy))))
 
 
 class ConfigError(AnnaiError):

@@ -183,8 +183,8 @@ def temporary_home() -> Path:
         problem = "neither can the temporary folder"
     if problem:
         raise ConfigError(
-            f"There is no folder in which annai can keep an index: your home cannot be written, and {problem}; "
-            f"name a folder in {STATE_VARIABLE}."
+            f"There is no folder in which annai can keep an index: your home cannot be written, and {problem}",
+            f"name a folder in {STATE_VARIABLE}.",
         )
     return home
 

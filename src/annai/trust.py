@@ -184,7 +184,7 @@ class TrustStore:
             return {}
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"{self._file} cannot be read ({error}); correct it, or delete it to trust anew."
+                f"{self._file} cannot be read ({error})", "correct it, or delete it to trust anew."
             ) from error
         found = values.get("files") if isinstance(values, dict) else None
         return found if isinstance(found, dict) else {}
@@ -213,7 +213,9 @@ class TrustStore:
                 json.dump({"files": files}, stream, indent=2, ensure_ascii=True)
             draft.replace(self._file)
         except OSError as error:
-            raise ConfigError(f"{self._file} cannot be written: {error.strerror}; make its folder writable.") from error
+            raise ConfigError(
+                f"{self._file} cannot be written: {error.strerror}", "make its folder writable."
+            ) from error
 
 
 def demands(table: Table, folder: Path) -> Iterator[Demand]:

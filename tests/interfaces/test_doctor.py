@@ -195,3 +195,18 @@ def test_the_exit_status_is_1_if_something_fails_and_quiet_shows_only_that(sound
     assert told.startswith("fail  Settings")
     assert "→" in told
     assert "\nok" not in told
+
+
+def test_a_problem_and_its_remedy_are_told_apart_whatever_is_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_mcp", no_mcp)
+    monkeypatch.setenv("ANNAI_STATE", str(tmp_path / "a; b"))
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    index = load_config(docs_dir=folder).database_path
+    index.parent.mkdir(parents=True)
+    index.write_text("This is no database at all, and never was.")
+    (found,) = (each for each in examine(docs_dir=folder) if each.check == "Index")
+    assert str(index) in found.text
+    assert found.fix.startswith("name another file in database.path")

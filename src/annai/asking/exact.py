@@ -31,7 +31,7 @@ class Wanted:
 
     def __init__(self, text: str) -> None:
         if "\n" in text or "\r" in text:
-            raise QueryError("An exact search looks inside lines; leave out the line end.")
+            raise QueryError("An exact search looks inside lines", "leave out the line end.")
         body = text[1:-1] if len(text) > 2 and text[0] == text[-1] == "/" else ""
         is_pattern = bool(body) and not _PLAIN.fullmatch(body)
         self._pattern = _compile(body) if is_pattern else None
@@ -76,8 +76,8 @@ def _compile(pattern: str) -> Any:  # noqa: ANN401 - google-re2 has no types
         from annai.plugins import install_command  # needed only here
 
         raise QueryError(
-            f"Patterns need google-re2, which is not installed; run `{install_command('patterns')}`. A string without "
-            "slashes around it needs nothing."
+            "Patterns need google-re2, which is not installed",
+            f"run `{install_command('patterns')}`. A string without slashes around it needs nothing.",
         ) from error
     options = re2.Options()
     options.never_nl, options.never_capture, options.log_errors = True, True, False
@@ -86,7 +86,7 @@ def _compile(pattern: str) -> Any:  # noqa: ANN401 - google-re2 has no types
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
         raise QueryError(
-            f"The pattern cannot be read ({reason}); it takes RE2's syntax, without look-around and back-references."
+            f"The pattern cannot be read ({reason})", "it takes RE2's syntax, without look-around and back-references."
         ) from error
 
 

@@ -43,7 +43,7 @@ def question_of(query: object, options: QueryOptions) -> tuple[str, QueryOptions
     if isinstance(query, Query):
         text, options = query.text, query_options(query)
         if empty := [name for name, value in options.items() if value is None]:
-            raise QueryError(f"{empty[0]} of a query must not be None; leave it out.")
+            raise QueryError(f"{empty[0]} of a query must not be None", "leave it out.")
     given = decode_fields(_HINTS, {"query": text, **options}, "a search")
     return given.pop("query"), cast(QueryOptions, given)
 
@@ -118,11 +118,11 @@ def check_query(query: Query) -> None:
     """Raise `QueryError` for a query that cannot be answered."""
     is_exact = query.mode == "exact"
     if not (query.text if is_exact else query.text.strip()):
-        raise QueryError("The query is empty; ask a question or give some words.")
+        raise QueryError("The query is empty", "ask a question or give some words.")
     if len(query.text) > MAX_QUERY_CHARACTERS:
         raise QueryError(
-            f"The query has {len(query.text):,} characters, and at most {MAX_QUERY_CHARACTERS:,} can be searched; "
-            "shorten it."
+            f"The query has {len(query.text):,} characters, and at most {MAX_QUERY_CHARACTERS:,} can be searched",
+            "shorten it.",
         )
     most = MAX_LINES if is_exact else MAX_RESULTS
     if not 1 <= query.limit <= most:
@@ -155,5 +155,5 @@ def _check_exact(query: Query) -> None:
     from annai.asking.exact import Wanted  # other searches do without it
 
     if query.depths or query.sort not in ("score", "path"):
-        raise QueryError("An exact search finds lines, in the order of their paths; leave out depths and sort.")
+        raise QueryError("An exact search finds lines, in the order of their paths", "leave out depths and sort.")
     Wanted(query.text)

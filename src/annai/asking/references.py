@@ -181,7 +181,8 @@ def _by_name(
             shown = [f"{name}:{path}" if several else path for name, path in named[:MAX_SUGGESTIONS]]
             more = f" and {len(named) - len(shown):,} more" if len(named) > len(shown) else ""
             raise NotFound(
-                f"{len(named):,} documents are called {address.path!r}; name the folder too: {', '.join(shown)}{more}."
+                f"{len(named):,} documents are called {address.path!r}",
+                f"name the folder too: {', '.join(shown)}{more}.",
             )
         yield from ((address, *each) for each in named)
 
@@ -211,7 +212,7 @@ def _select(document: Document, sections: Sequence[StoredSection], address: Addr
             return Selection(document, sections, stored, _span(document, stored), line, file=file)
     number = ".".join(map(str, address.number))
     raise NotFound(
-        f"{document.path} has no section {number}; `annai get {document.path} --children` lists its sections."
+        f"{document.path} has no section {number}", f"`annai get {document.path} --children` lists its sections."
     )
 
 
@@ -224,10 +225,10 @@ def _select_lines(document: Document, sections: Sequence[StoredSection], first: 
         starts.pop()
     count = len(starts) - 1
     if 1 <= last < first:
-        raise QueryError(f"Lines {first}-{last} end before they begin; write {document.path}:{last}-{first}.")
+        raise QueryError(f"Lines {first}-{last} end before they begin", f"write {document.path}:{last}-{first}.")
     if not 1 <= first <= count:
         lines = f"{first}-{last}" if last else f"{first}"
-        raise NotFound(f"{document.path} has no line {lines}; it ends at line {count}.")
+        raise NotFound(f"{document.path} has no line {lines}", f"it ends at line {count}.")
     start, end = starts[first - 1], starts[first]
     holding = [
         each
@@ -324,13 +325,13 @@ def _anchor_index(document: Document, headings: Sequence[Heading], anchor: str) 
         if own == wanted or (explicit and explicit[1].removesuffix("*/") == anchor):
             return index
     raise NotFound(
-        f"{document.path} has no heading #{anchor}; `annai get {document.path} --children` lists its sections."
+        f"{document.path} has no heading #{anchor}", f"`annai get {document.path} --children` lists its sections."
     )
 
 
 def _check_named(reference: str) -> None:
     if not reference.partition("#")[0].strip():
-        raise QueryError("The path is empty; give one as `annai search` shows it.")
+        raise QueryError("The path is empty", "give one as `annai search` shows it.")
 
 
 def _inside(sources: Mapping[str, Path], path: str) -> dict[str, str]:

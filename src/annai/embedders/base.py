@@ -206,8 +206,8 @@ class Embedder(ABC):
         if not expected or vectors.shape != (count, expected) or not np.isfinite(vectors).all():
             raise EmbedderError(
                 f"{self.identity} returned vectors of shape {vectors.shape} for {count} texts, not "
-                f"{expected or 'some'} finite numbers for each; check [embedding] in annai.toml. If its model has "
-                "changed, run `annai import -m replace`."
+                f"{expected or 'some'} finite numbers for each",
+                "check [embedding] in annai.toml. If its model has changed, run `annai import -m replace`.",
             )
         self._learn_dimension(expected)
         return vectors
@@ -240,8 +240,8 @@ def _with_provider(settings: Embedding) -> Embedding:
     provider = provider_of(settings.model)
     if not provider:
         raise EmbedderError(
-            f"embedding.model is {settings.model!r}, which is not a known model; set embedding.provider too. "
-            "`annai model ls` lists the known models."
+            f"embedding.model is {settings.model!r}, which is not a known model",
+            "set embedding.provider too. `annai model ls` lists the known models.",
         )
     return dataclasses.replace(settings, provider=provider)
 

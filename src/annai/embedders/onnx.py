@@ -101,8 +101,8 @@ class OnnxEmbedder(Embedder):
                 (output,) = model.session.run([model.output], {name: inputs[name] for name in model.inputs})
             except Exception as error:
                 raise EmbedderError(
-                    f"The model in {self._folder} failed ({error_summary(error)}); "
-                    "set embedding.max_tokens to what it takes."
+                    f"The model in {self._folder} failed ({error_summary(error)})",
+                    "set embedding.max_tokens to what it takes.",
                 ) from error
         return truncate(_pool(np.asarray(output, np.float32), mask, model.pooling), self._settings, str(self._folder))
 

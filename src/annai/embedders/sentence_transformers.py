@@ -101,7 +101,9 @@ class SentenceTransformersEmbedder(Embedder):
             if not is_full or len(texts) == 1:
                 lower = "lower embedding.max_tokens, or set embedding.device to cpu"
                 advice = lower if is_full else "try another model"
-                raise EmbedderError(f"The model {self._name!r} failed ({type(error).__name__}); {advice}.") from error
+                raise EmbedderError(
+                    f"The model {self._name!r} failed ({type(error).__name__})", f"{advice}."
+                ) from error
         free_device_memory()
         middle = len(texts) // 2
         halves = (self._encode_what_fits(model, half, kind) for half in (texts[:middle], texts[middle:]))

@@ -58,14 +58,14 @@ class ServiceEmbedder(Embedder):
             raise EmbedderError(f"{self.identity} returned no vectors: {error}.") from None
         if len(rows) != len(texts):
             raise EmbedderError(
-                f"{self.identity} returned {len(rows)} vectors for {len(texts)} texts; "
-                "try a smaller embedding.batch_size."
+                f"{self.identity} returned {len(rows)} vectors for {len(texts)} texts",
+                "try a smaller embedding.batch_size.",
             )
         try:
             return np.array(rows, np.float32, ndmin=2)
         except (ValueError, TypeError):
             raise EmbedderError(
-                f"{self.identity} returned vectors of different lengths; check [embedding] in annai.toml."
+                f"{self.identity} returned vectors of different lengths", "check [embedding] in annai.toml."
             ) from None
 
     def _base_url(self, default: str = "") -> str:

@@ -99,12 +99,12 @@ def open_model(folder: Path) -> StaticModel:
         translations = np.asarray(np.load(pairs, mmap_mode="r")) if pairs.exists() else np.zeros((0, 2), np.uint16)
     except (OSError, ValueError) as error:
         raise EmbedderError(
-            f"The static model in {folder} cannot be read ({error}); reinstall annai, "
-            "or set another embedding.provider in annai.toml."
+            f"The static model in {folder} cannot be read ({error})",
+            "reinstall annai, or set another embedding.provider in annai.toml.",
         ) from error
     ends = np.append(np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")), len(lines))
     if not len(ends) == len(scores) == len(vectors) == len(scales):
-        raise EmbedderError(f"The static model in {folder} is damaged: its files do not match; reinstall annai.")
+        raise EmbedderError(f"The static model in {folder} is damaged: its files do not match", "reinstall annai.")
     # Reading single numbers from an array is faster than from numpy.
     pieces = SortedPieces(lines, array("q", ends.astype(np.int64).tobytes()), int(np.diff(ends, prepend=0).max()))
     subwords = Subwords(pieces, array("f", scores.tobytes()))

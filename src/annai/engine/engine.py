@@ -214,8 +214,8 @@ class Engine(Project):
         adopt = adopt or collection != known
         if mode == "new" and self.store.statistics(collection.name).documents:
             raise CollectionError(
-                f"The collection {collection.name!r} already has data; "
-                "`-m update` brings it up to date, `-m replace` rebuilds it."
+                f"The collection {collection.name!r} already has data",
+                "`-m update` brings it up to date, `-m replace` rebuilds it.",
             )
         if mode == "replace":
             return self._updates.replace(collection, allow_deletions=allow_deletions, adopt=adopt, progress=progress)
@@ -555,10 +555,10 @@ def check_root(config: Config) -> None:
         return
     if config.is_around and config.file:
         raise ConfigError(
-            f"{config.file} makes {root} the project here, and that is {what}, which annai does not index on its own; "
-            "remove that file, or name the folder to search with --docs-dir."
+            f"{config.file} makes {root} the project here, and that is {what}, which annai does not index on its own",
+            "remove that file, or name the folder to search with --docs-dir.",
         )
     raise ConfigError(
-        f"{root} is {what}, which annai does not index on its own; change to a folder of documents, "
-        f"or name this one with --docs-dir {root}."
+        f"{root} is {what}, which annai does not index on its own",
+        f"change to a folder of documents, or name this one with --docs-dir {root}.",
     )

@@ -74,7 +74,7 @@ def decode(data: bytes) -> str:
     except UnicodeDecodeError as error:
         text = _decode_other(data, is_cut_off=error.reason == "unexpected end of data")
     if text is None:
-        raise SkippedFile("unknown encoding; save it as UTF-8 to index it")
+        raise SkippedFile("unknown encoding", "save it as UTF-8 to index it")
     # A guessed codec may yield characters that UTF-8 cannot hold.
     return text.encode("utf-8", "replace").decode().removeprefix("\ufeff")
 

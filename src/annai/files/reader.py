@@ -69,9 +69,11 @@ def _check_name(change: Change) -> None:
     try:
         os.fsencode(change.file).decode()
     except UnicodeDecodeError as error:
-        raise SkippedFile("its name is not valid UTF-8; rename it to index it") from error
+        raise SkippedFile("its name is not valid UTF-8", "rename it to index it") from error
     if not unicodedata.is_normalized("NFC", change.path):
-        raise SkippedFile("another file's name looks the same, with its accents stored differently; rename one of them")
+        raise SkippedFile(
+            "another file's name looks the same, with its accents stored differently", "rename one of them"
+        )
 
 
 def read_inside(

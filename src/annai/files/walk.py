@@ -303,12 +303,12 @@ class Walk:
             self._handle_inaccessible(folder.path.removesuffix("/"), folder.file, error)
         elif isinstance(error, FileNotFoundError):
             raise CollectionError(
-                f"There is no folder {self._source}; restore it, or give the collection another one."
+                f"There is no folder {self._source}", "restore it, or give the collection another one."
             ) from error
         else:
             raise CollectionError(
-                f"{self._source} cannot be listed ({(error.strerror or str(error)).lower()}); "
-                "fix that, or give the collection another folder."
+                f"{self._source} cannot be listed ({(error.strerror or str(error)).lower()})",
+                "fix that, or give the collection another folder.",
             ) from error
 
     def _handle_inaccessible(self, path: str, file: str, error: OSError) -> None:

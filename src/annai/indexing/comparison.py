@@ -184,8 +184,8 @@ class Comparison:
         """Stop unless the user agrees to a first index that takes as long as a sample lets expect."""
         if not confirm(len(found.changes), self._pipeline.estimate_seconds(collection, found)):
             raise CollectionError(
-                f"{collection.source} was not indexed, because it has {len(found.changes):,} files; "
-                "`--yes` indexes them all, and [files] in annai.toml excludes some."
+                f"{collection.source} was not indexed, because it has {len(found.changes):,} files",
+                "`--yes` indexes them all, and [files] in annai.toml excludes some.",
             )
 
     def _queue(self, collection: str, paths: Sequence[str], patient: Container[str], first: bool) -> list[int]:

@@ -86,8 +86,8 @@ class IndexLock:
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise StoreReadOnly(
-                    f"{file} cannot be written, so nothing can be indexed; make its folder writable, or name another "
-                    "in ANNAI_STATE."
+                    f"{file} cannot be written, so nothing can be indexed",
+                    "make its folder writable, or name another in ANNAI_STATE.",
                 ) from error
             raise
 

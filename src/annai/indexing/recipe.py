@@ -72,8 +72,8 @@ def check_settings(store: Store, config: Config, collection: Collection) -> None
         return
     if _number(before) > _number(now):
         raise NewerIndex(
-            f"The collection {collection.name!r} was indexed by a newer annai, so this one only searches it; upgrade "
-            "annai on this machine."
+            f"The collection {collection.name!r} was indexed by a newer annai, so this one only searches it",
+            "upgrade annai on this machine.",
         )
     if _number(before) < _number(now):
         before |= {name: now[name] for name in _PROGRAM}
@@ -85,8 +85,8 @@ def check_settings(store: Store, config: Config, collection: Collection) -> None
     if differences:
         raise CollectionError(
             f"The collection {collection.name!r} was indexed with other settings than this machine has "
-            f"({'; '.join(differences)}), so nothing is indexed; correct annai.toml, or index it with those from here "
-            f"by `annai import -c {collection.name} --adopt`."
+            f"({'; '.join(differences)}), so nothing is indexed",
+            f"correct annai.toml, or index it with those from here by `annai import -c {collection.name} --adopt`.",
         )
 
 

@@ -15,7 +15,8 @@ def check_embedder(store: Store, collection: Collection, embedder: Embedder) -> 
     if collection.embedder not in ("", embedder.identity) and store.dimension(collection.name):
         raise EmbedderMismatch(
             f"The collection {collection.name!r} was indexed with {collection.embedder}, but the settings ask for "
-            f"{embedder.identity}; run `annai import -c {collection.name} -m replace`."
+            f"{embedder.identity}",
+            f"run `annai import -c {collection.name} -m replace`.",
         )
 
 
@@ -32,7 +33,8 @@ def check_model(store: Store, collection: Collection, identity: str, probed: str
         name = collection.name.removesuffix(STAGING_SUFFIX)
         raise EmbedderMismatch(
             f"Another model answers as {identity} than the one that indexed the collection {name!r}, and their vectors "
-            f"cannot be compared; run `annai import -c {name} -m replace`, or return to the former model."
+            f"cannot be compared",
+            f"run `annai import -c {name} -m replace`, or return to the former model.",
         )
 
 

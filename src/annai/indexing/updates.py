@@ -52,7 +52,8 @@ class Updates:
         with self.alone(), self._store.replacing(collection.name) as mine, Run(self._config, progress) as run:
             if not mine:
                 raise IndexBusy(
-                    f"Another process is replacing the collection {collection.name!r}; try again when it has finished."
+                    f"Another process is replacing the collection {collection.name!r}",
+                    "try again when it has finished.",
                 )
             replaced = self._indexer.replace(collection, run, allow_deletions=allow_deletions, adopt=adopt)
             self._store.apply_settings()
@@ -130,7 +131,7 @@ class Updates:
                 if done or count < fewest:
                     deadline, fewest = time.monotonic() + IMPORT_WAIT_SECONDS, count
                 elif time.monotonic() > deadline:
-                    raise IndexBusy("Another process is indexing this project; try again when it has finished.")
+                    raise IndexBusy("Another process is indexing this project", "try again when it has finished.")
                 else:
                     # Asking for many takes longer.
                     time.sleep(POLL_SECONDS * (1 + len(numbers) / 100))
@@ -207,7 +208,7 @@ class Updates:
         """A block within which nobody else indexes; raises `IndexBusy` if another process does not finish in time."""
         with self._lock.exclusive(timeout=IMPORT_WAIT_SECONDS) as mine:
             if not mine:
-                raise IndexBusy("Another process is indexing this project; try again when it has finished.")
+                raise IndexBusy("Another process is indexing this project", "try again when it has finished.")
             self._store.delete_abandoned()
             yield
 

@@ -152,7 +152,7 @@ def convert(file: Path) -> Converted:
         if Path(ancestor.file).suffix == file.suffix or ancestor.file == file.name:
             return _convert(ancestor, _read(ancestor, file))
     names = ", ".join(f"{each.name}'s {each.file}" for each in ANCESTORS)
-    raise ConfigError(f"{file} is none of the files that annai can take over ({names}); name one of them.")
+    raise ConfigError(f"{file} is none of the files that annai can take over ({names})", "name one of them.")
 
 
 def left_here(folder: Path) -> Path | None:
@@ -188,13 +188,15 @@ def _read(ancestor: Ancestor, file: Path) -> dict[str, object]:
     try:
         table = ancestor.read(read_settings_file(file).decode("utf-8-sig"))
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read ({error.strerror}); name an existing file.") from error
+        raise ConfigError(f"{file} cannot be read ({error.strerror})", "name an existing file.") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8 text; save it as such.") from error
+        raise ConfigError(f"{file} is not UTF-8 text", "save it as such.") from error
     except ValueError as error:
-        raise ConfigError(f"{file} cannot be read as {ancestor.name}'s settings: {error}; correct it first.") from error
+        raise ConfigError(
+            f"{file} cannot be read as {ancestor.name}'s settings: {error}", "correct it first."
+        ) from error
     if not isinstance(table, dict):
-        raise ConfigError(f"{file} has no settings in it; {ancestor.name}'s are sections with keys.")
+        raise ConfigError(f"{file} has no settings in it", f"{ancestor.name}'s are sections with keys.")
     return {str(key): value for key, value in table.items()}
 
 

@@ -108,7 +108,7 @@ def _audited(method: Callable[..., T]) -> Callable[..., T]:
         with self.audit.noting(self.caller.name, operation.name, given):
             if not self.caller.may(operation.access):
                 raise Forbidden(
-                    f"The token {self.caller.name!r} may only read; ask with one that may change the index."
+                    f"The token {self.caller.name!r} may only read", "ask with one that may change the index."
                 )
             return method(self, *args, **kwargs)
 
@@ -290,8 +290,8 @@ class PermittedProject(Project):
     def _check_unbound(self) -> None:
         if self.caller.collections:
             raise Forbidden(
-                f"The token {self.caller.name!r} is for some collections only, and may not add, move or delete any; "
-                "ask with one for all of them."
+                f"The token {self.caller.name!r} is for some collections only, and may not add, move or delete any",
+                "ask with one for all of them.",
             )
 
     def _check_folder(self, source: Path) -> None:
@@ -303,7 +303,8 @@ class PermittedProject(Project):
         if not any(is_inside(folder, source) for folder in allowed):
             raise Forbidden(
                 f"{source} may not be added over the network: it is neither inside the project nor in a folder that "
-                "server.addable_folders names; add it on the server's machine with `annai collection add`."
+                "server.addable_folders names",
+                "add it on the server's machine with `annai collection add`.",
             )
 
 

@@ -108,8 +108,7 @@ def _run(name: str, inspect: Callable[[], Found]) -> Iterator[Finding]:
 
 def _problem(error: AnnaiError) -> tuple[str, str]:
     """An error's sentence, and what it says to do."""
-    problem, _, fix = str(error).partition("; ")
-    return _private(problem), _private(fix or "See docs/ for this message.")
+    return _private(error.problem), _private(error.remedy or "See docs/ for this message.")
 
 
 def _private(text: str) -> str:
@@ -221,8 +220,8 @@ def _index(engine: Engine) -> Found:
     begin = time.perf_counter()
     if engine.store.problem:
         # What else a check finds comes from that, and the repair checks the rest.
-        problem, _, fix = engine.store.problem.partition("; ")
-        yield "warn", f"the index file answers in place of {engine.config.store.engine}: {problem}", fix
+        text = f"the index file answers in place of {engine.config.store.engine}: {engine.store.problem}"
+        yield "warn", text, "Once the engine is well, `annai store check --repair` copies what it lacks there."
         return
     faults = check(engine.store)
     size = f"{engine.store.address}, {engine.store.size_on_disk() / 1e6:.1f} MB"

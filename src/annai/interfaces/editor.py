@@ -37,7 +37,7 @@ def chosen_editor() -> str:
     """The editor that the user's environment names."""
     editor = variable(*EDITOR_VARIABLES)
     if not editor:
-        raise ConfigError('No editor is set; set VISUAL or EDITOR, such as VISUAL="code" or EDITOR=vim.')
+        raise ConfigError("No editor is set", 'set VISUAL or EDITOR, such as VISUAL="code" or EDITOR=vim.')
     return editor
 
 
@@ -75,14 +75,16 @@ def open_window(arguments: list[str]) -> None:
 def cannot_start(program: str, error: OSError) -> ConfigError:
     """What to say when an editor could not be started."""
     reason = (error.strerror or str(error)).lower()
-    return ConfigError(f"The editor {program!r} could not be started ({reason}); set VISUAL or EDITOR.")
+    return ConfigError(f"The editor {program!r} could not be started ({reason})", "set VISUAL or EDITOR.")
 
 
 def _split(editor: str) -> list[str]:
     try:
         return shlex.split(editor, posix=sys.platform != "win32") or [""]
     except ValueError as error:
-        raise ConfigError(f"VISUAL or EDITOR cannot be read as a command: {editor!r} ({error}); correct it.") from error
+        raise ConfigError(
+            f"VISUAL or EDITOR cannot be read as a command: {editor!r} ({error})", "correct it."
+        ) from error
 
 
 def _name(program: str) -> str:

@@ -65,7 +65,9 @@ def set_up_logging(config: Config, log: Path | None) -> None:
         try:
             handler = PrivateLog(log, maxBytes=largest, backupCount=BACKUPS, encoding="utf-8")
         except OSError as error:
-            raise ServerError(f"The log {log} cannot be written: {error.strerror}; name another with --log.") from error
+            raise ServerError(
+                f"The log {log} cannot be written: {error.strerror}", "name another with --log."
+            ) from error
     verbose = logging.getLogger().level == logging.DEBUG
     level = logging.DEBUG if verbose else config.logging.level.upper()
     is_json = config.logging.format == "json"

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 REFUSED = -32000
-"""An `AnnaiError`: its message is for the user, and `data.kind` names its class."""
+"""An `AnnaiError`: its message is for the user; `data` has the name of its class as `kind`, and its remedy."""
 
 MAX_BATCH_CALLS = 100
 """Calls in one batch."""
@@ -52,14 +52,14 @@ _token: ContextVar[str] = ContextVar("token", default="")
 class CallError(Exception):
     """A message that is not a call, or a call that failed, as a JSON-RPC error."""
 
-    def __init__(self, code: int, message: str, kind: str = "") -> None:
+    def __init__(self, code: int, message: str, data: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.code = code
-        self.kind = kind
+        self.data = data
 
     def response(self, call_id: object = None) -> dict[str, Any]:
         """The response that carries it."""
-        data = {"data": {"kind": self.kind}} if self.kind else {}
+        data = {"data": self.data} if self.data else {}
         return {"jsonrpc": "2.0", "id": call_id, "error": {"code": self.code, "message": str(self), **data}}
 
 
@@ -142,7 +142,8 @@ class Service:
             return plain(method.call(self, **method.arguments(params)))
         except AnnaiError as error:
             code = INVALID_PARAMS if isinstance(error, QueryError) else REFUSED
-            raise CallError(code, str(error), type(error).__name__) from error
+            data = {"kind": type(error).__name__} | ({"remedy": error.remedy} if error.remedy else {})
+            raise CallError(code, str(error), data) from error
         except Exception as error:
             logger.exception("%s failed", name)
             raise CallError(INTERNAL_ERROR, "Something went wrong inside the server; see its log.") from error
@@ -220,12 +221,12 @@ class Service:
         """Open a document in the editor of the user who started this server, if that is on this machine."""
         if not self._can_edit():
             raise ServerError(
-                "This server has no editor to open; set VISUAL to one that opens a window, and restart it."
+                "This server has no editor to open", "set VISUAL to one that opens a window, and restart it."
             )
         place = self._project.locate(reference)
         file = self._project.sources()[place.document.collection] / place.document.path
         if is_converted(place.document.path):
-            raise ServerError(f"An editor cannot show {file.name}; `annai open` opens it with the system's program.")
+            raise ServerError(f"An editor cannot show {file.name}", "`annai open` opens it with the system's program.")
         open_window(editor_command(chosen_editor(), file, place.line))
         return None
 
@@ -287,7 +288,7 @@ class Service:
 
     def _keep_going(self, done: Done) -> None:  # noqa: ARG002 - the signature of Progress
         if self.stopping.is_set():
-            raise ServerError("The server is being stopped; what was indexed so far is kept.")
+            raise ServerError("The server is being stopped", "what was indexed so far is kept.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +370,7 @@ def _check_size(result: Json, budget: AnswerBudget) -> None:
             REFUSED,
             f"The answer, with those to the other calls of its batch, would have more than "
             f"{budget.size // MEGABYTE} MB; ask for less at once: a smaller limit, less content, or fewer calls.",
-            QueryError.__name__,
+            {"kind": QueryError.__name__},
         )
 
 

@@ -249,7 +249,7 @@ def _open_audit(config: Config) -> Audit:
         return Audit(file, int(config.logging.rotate_mb * 1_000_000))
     except OSError as error:
         raise ServerError(
-            f"The audit log {file} cannot be written: {error.strerror}; name another in logging.audit_file."
+            f"The audit log {file} cannot be written: {error.strerror}", "name another in logging.audit_file."
         ) from error
 
 
@@ -297,10 +297,10 @@ def _only_server(config: Config) -> Iterator[None]:
     while not lock.acquire():
         if record := pidfile.running(config):
             raise ServerError(
-                f"A server is already running at {record.url} (pid {record.pid}); `annai server stop` ends it."
+                f"A server is already running at {record.url} (pid {record.pid})", "`annai server stop` ends it."
             )
         if time.monotonic() > deadline:
-            raise ServerError("Another server of this project is starting or ending; try again in a while.")
+            raise ServerError("Another server of this project is starting or ending", "try again in a while.")
         time.sleep(daemon.POLL_SECONDS)
     try:
         if pidfile.left_behind(config):
@@ -319,8 +319,8 @@ def _listen(config: Config, port: int | None, tell: Callable[[str], None]) -> so
     except OSError as error:
         if is_named or isinstance(error, socket.gaierror):
             raise ServerError(
-                f"The server cannot listen on {host}, port {wanted} ({error.strerror}); "
-                "choose another port with --port N, or a free one with --port auto."
+                f"The server cannot listen on {host}, port {wanted} ({error.strerror})",
+                "choose another port with --port N, or a free one with --port auto.",
             ) from error
     listener = _bind(host, 0)
     tell(f"Port {wanted} is taken, so a free one is used.")

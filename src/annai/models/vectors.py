@@ -107,6 +107,6 @@ def folder_name(folder: Path) -> str:
 def _wrong_dimension(name: str, possible: str, settings: Embedding) -> EmbedderError:
     others = ", ".join(each.name for each in MODELS if each.min_dimension or each.truncations)
     return EmbedderError(
-        f"{name} makes vectors of {possible} numbers, but embedding.dimensions is {settings.dimensions}; "
-        f"correct it in annai.toml. Vectors that can be cut have, by their cards: {others}."
+        f"{name} makes vectors of {possible} numbers, but embedding.dimensions is {settings.dimensions}",
+        f"correct it in annai.toml. Vectors that can be cut have, by their cards: {others}.",
     )

@@ -65,7 +65,7 @@ class CrossEncoderReranker(Reranker):
     def _load(self) -> "CrossEncoder":
         name = self._settings.model
         if not name:
-            raise RerankerError("search.rerank is on but rerank.model is empty; name a cross-encoder in annai.toml.")
+            raise RerankerError("search.rerank is on but rerank.model is empty", "name a cross-encoder in annai.toml.")
         try:
             folder = find_weights(PROVIDER, name)
             load_extra(PROVIDER)
@@ -82,5 +82,5 @@ class CrossEncoderReranker(Reranker):
             hint = "set rerank.trust_remote_code = true if you trust its code"
             advice = hint if "trust_remote_code" in str(error) else "check rerank.model in annai.toml"
             raise RerankerError(
-                f"The reranker {name!r} cannot be loaded ({type(error).__name__}); {advice}."
+                f"The reranker {name!r} cannot be loaded ({type(error).__name__})", f"{advice}."
             ) from error

@@ -109,7 +109,7 @@ class HttpReranker(Reranker):
         # What belongs to a maker's own service goes to no other.
         is_own = bool(form.url) and urlsplit(url).hostname == urlsplit(form.url).hostname
         if form.url and not settings.model:
-            raise RerankerError(f"rerank.model is empty; name a model of the service {self._api!r} in annai.toml.")
+            raise RerankerError("rerank.model is empty", f"name a model of the service {self._api!r} in annai.toml.")
         if is_own and not urlsplit(url).path:
             url = form.url
         variables = (settings.api_key_env,) if settings.api_key_env else KEY_VARIABLES[self._api] if is_own else ()

@@ -175,15 +175,16 @@ def read_questions(file: Path) -> list[Question]:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise QueryError(
                 f"{file}, line {number}: a question is one JSON object with strings, "
-                '{"id": "1", "text": "…", "type": "…"} (type is optional); correct it.'
+                '{"id": "1", "text": "…", "type": "…"} (type is optional)',
+                "correct it.",
             ) from None
         if question.id in questions or not question.text.strip():
             is_duplicate = question.id in questions
             problem = f"the id {question.id!r} comes twice" if is_duplicate else "its text is empty"
-            raise QueryError(f"{file}, line {number}: {problem}; correct it.")
+            raise QueryError(f"{file}, line {number}: {problem}", "correct it.")
         questions[question.id] = question
     if not questions:
-        raise QueryError(f"{file} contains no questions; write one JSON object per line.")
+        raise QueryError(f"{file} contains no questions", "write one JSON object per line.")
     return [*questions.values()]
 
 
@@ -201,8 +202,8 @@ def _judgement_rows(file: Path) -> list[tuple[str, str, int]]:
             rows.append((question, path, int(relevance)))
         except ValueError:
             raise QueryError(
-                f"{file}, line {number}: a judgement is a question's id, a path and a whole number, separated by "
-                "tabs; correct it."
+                f"{file}, line {number}: a judgement is a question's id, a path and a whole number, separated by tabs",
+                "correct it.",
             ) from None
     return rows
 
@@ -216,11 +217,12 @@ def _read_page(file: Path) -> tuple[list[Question], list[tuple[str, str, int]]]:
             way_out = "give its judgements with --qrels" if is_json else "correct it"
             raise QueryError(
                 f"{file}, line {number}: without --qrels, a line is a question, a tab (or →) and the path of the "
-                f"document that answers it; {way_out}."
+                f"document that answers it",
+                f"{way_out}.",
             )
         rows.append((match[1], match[2], 1))
     if not rows:
-        raise QueryError(f"{file} contains no questions; write a question, a tab (or →) and a path per line.")
+        raise QueryError(f"{file} contains no questions", "write a question, a tab (or →) and a path per line.")
     return [Question(text, text) for text in dict.fromkeys(text for text, _, _ in rows)], rows
 
 
@@ -236,7 +238,7 @@ def evaluate(
 ) -> Evaluation:
     """Search for every question and measure the answers; a question without judgements has no right answer."""
     if not any(question.id in judgements for question in questions):
-        raise QueryError("No question is named in the judgements; the ids of both files must match.")
+        raise QueryError("No question is named in the judgements", "the ids of both files must match.")
     return Evaluation(
         tuple(_measure(search, question, judgements.get(question.id, {}), mode) for question in questions)
     )
@@ -248,7 +250,7 @@ def write_run(evaluation: Evaluation, file: Path) -> None:
     try:
         file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     except OSError as error:
-        raise QueryError(f"{file} cannot be written ({error.strerror}); name another file with --run.") from error
+        raise QueryError(f"{file} cannot be written ({error.strerror})", "name another file with --run.") from error
 
 
 def normalize_path(path: str) -> str:
@@ -310,7 +312,7 @@ def _lines(file: Path) -> Iterable[tuple[int, str]]:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise QueryError(f"{file} cannot be read ({error.strerror}); name an existing file.") from error
+        raise QueryError(f"{file} cannot be read ({error.strerror})", "name an existing file.") from error
     except UnicodeDecodeError as error:
-        raise QueryError(f"{file} is not UTF-8 text; save it as such.") from error
+        raise QueryError(f"{file} is not UTF-8 text", "save it as such.") from error
     return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]

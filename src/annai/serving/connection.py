@@ -55,7 +55,7 @@ class Connection:
         except ValueError:
             parts, self._address = urlsplit(""), ("", None)
         if parts.scheme not in ("http", "https") or not self._address[0]:
-            raise ConfigError(f"{url!r} is not the address of a server; write one like http://127.0.0.1:24280.")
+            raise ConfigError(f"{url!r} is not the address of a server", "write one like http://127.0.0.1:24280.")
         self._secure = parts.scheme == "https"
         self._path = parts.path.rstrip("/")
         self._token = token
@@ -83,10 +83,10 @@ class Connection:
             answer = None
         if not isinstance(answer, dict):
             raise ServerError(
-                f"What answers at {self.url} is no annai server (HTTP {status}); check the address and its port."
+                f"What answers at {self.url} is no annai server (HTTP {status})", "check the address and its port."
             )
         if status == UNAUTHORIZED:
-            raise ServerError(f"The server at {self.url} needs its token; set ANNAI_TOKEN to it.")
+            raise ServerError(f"The server at {self.url} needs its token", "set ANNAI_TOKEN to it.")
         if status != OK:
             raise ServerError(f"The server at {self.url} refused the call: {answer.get('error', status)}")
         if "error" in answer:
@@ -105,15 +105,15 @@ class Connection:
         except TimeoutError as error:
             connection.close()
             raise ServerError(
-                f"The server at {self.url} did not answer within {self._seconds:.0f} seconds; "
-                "`annai server status` shows its state, `annai server restart` restarts it."
+                f"The server at {self.url} did not answer within {self._seconds:.0f} seconds",
+                "`annai server status` shows its state, `annai server restart` restarts it.",
             ) from error
         except (OSError, ValueError) as error:
             connection.close()
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ServerError(
-                f"The server at {self.url} does not answer ({reason}); "
-                "`annai server status` shows its state, `annai server start` starts one."
+                f"The server at {self.url} does not answer ({reason})",
+                "`annai server status` shows its state, `annai server start` starts one.",
             ) from error
         with self._lock:
             if not self._is_closed:
@@ -157,15 +157,16 @@ class Connection:
         message, data = error.get("message", ""), error.get("data") or {}
         kind = getattr(errors, str(data.get("kind")), None)
         if isinstance(kind, type) and issubclass(kind, AnnaiError):
-            return kind(message)
+            remedy = str(data.get("remedy", ""))
+            return kind(message.removesuffix(f"; {remedy}"), remedy) if remedy else kind(message)
         if error.get("code") == UNKNOWN_METHOD:
             return self._other_version(f"it does not know {method}")
         return ServerError(f"The server at {self.url} failed: {message}")
 
     def _other_version(self, reason: str) -> ServerError:
         return ServerError(
-            f"The server at {self.url} runs another version than this annai, {__version__} ({reason.rstrip('.')}); "
-            "`annai server restart` starts the right one."
+            f"The server at {self.url} runs another version than this annai, {__version__} ({reason.rstrip('.')})",
+            "`annai server restart` starts the right one.",
         )
 
 

@@ -48,7 +48,7 @@ def state_folder(config: Config) -> Path:
         make(folder, config.root)
     except OSError as error:
         raise ServerError(
-            f"The server cannot write to its folder {folder}: {error.strerror}; make it writable."
+            f"The server cannot write to its folder {folder}: {error.strerror}", "make it writable."
         ) from error
     return folder
 
@@ -73,7 +73,7 @@ def start(config: Config, options: Sequence[str], log: Path) -> tuple[ServerReco
     try:
         output = open(log, "ab", opener=private_opener)  # noqa: SIM115 - Path.open takes no opener
     except OSError as error:
-        raise ServerError(f"The log {log} cannot be written: {error.strerror}; name another with --log.") from error
+        raise ServerError(f"The log {log} cannot be written: {error.strerror}", "name another with --log.") from error
     with output:
         begin = output.tell()
         child = subprocess.Popen(  # noqa: S603 - this very program
@@ -87,7 +87,7 @@ def start(config: Config, options: Sequence[str], log: Path) -> tuple[ServerReco
         )
     if not _wait_for(lambda: child.poll() is not None or running(config) is not None, START_SECONDS):
         child.kill()
-        raise ServerError(f"The server did not answer within {START_SECONDS:.0f} seconds; see {log}.")
+        raise ServerError(f"The server did not answer within {START_SECONDS:.0f} seconds", f"see {log}.")
     # If it gave up because another server started first, that is no failure.
     record = running(config)
     if record is None:
@@ -126,7 +126,7 @@ def stop(config: Config) -> StopResult:
             break
         result = "killed"
     else:
-        raise ServerError(f"The server (pid {record.pid}) does not end; kill its process by hand.")
+        raise ServerError(f"The server (pid {record.pid}) does not end", "kill its process by hand.")
     withdraw(config, record)
     return result
 

@@ -113,7 +113,7 @@ def read_token(config: Config) -> str:
     with suppress(FileNotFoundError):
         token = token or (config.state_folder / TOKEN_FILE).read_text(encoding="ascii", errors="replace").strip()
     if not (token.isascii() and token.isprintable()):
-        raise ConfigError("server.token must be printable ASCII; choose another.")
+        raise ConfigError("server.token must be printable ASCII", "choose another.")
     return token
 
 
@@ -127,7 +127,7 @@ def write_private(file: Path, content: bytes) -> None:
             stream.write(content)
         draft.replace(file)
     except OSError as error:
-        raise ServerError(f"The server cannot write {file}: {error.strerror}; try again.") from error
+        raise ServerError(f"The server cannot write {file}: {error.strerror}", "try again.") from error
 
 
 def process_of(record: ServerRecord) -> "psutil.Process | None":

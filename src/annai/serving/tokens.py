@@ -85,13 +85,13 @@ class TokenFile:
         """Make a token and return it; nobody can be told it a second time."""
         if not _NAME.fullmatch(name) or name == OWNER:
             raise ConfigError(
-                f"{name!r} cannot be a token's name; use up to 64 letters, digits and . @ + - _, and not {OWNER!r}."
+                f"{name!r} cannot be a token's name", f"use up to 64 letters, digits and . @ + - _, and not {OWNER!r}."
             )
         token = PREFIX + secrets.token_urlsafe(32)
         with self._changing() as known:
             if name in (each.name for each in known):
                 raise ConfigError(
-                    f"There is a token {name!r} already; choose another name, or `annai token revoke {name}` first."
+                    f"There is a token {name!r} already", f"choose another name, or `annai token revoke {name}` first."
                 )
             known.append(
                 Token(
@@ -109,7 +109,7 @@ class TokenFile:
         with self._changing() as known:
             kept = [each for each in known if each.name != name]
             if len(kept) == len(known):
-                raise ConfigError(f"There is no token {name!r}; `annai token ls` lists those that there are.")
+                raise ConfigError(f"There is no token {name!r}", "`annai token ls` lists those that there are.")
             known[:] = kept
 
     @contextmanager
@@ -120,11 +120,11 @@ class TokenFile:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"{self._file.parent} cannot be made: {error.strerror}; make its folder writable."
+                f"{self._file.parent} cannot be made: {error.strerror}", "make its folder writable."
             ) from error
         with lock.exclusive(LOCK_SECONDS) as is_held:
             if not is_held:
-                raise ServerError("Another process is changing the tokens; try again in a while.")
+                raise ServerError("Another process is changing the tokens", "try again in a while.")
             everything = dict(self._read())
             known = [*everything.get(self._root, ())]
             yield known
@@ -136,13 +136,13 @@ class TokenFile:
             with self._file.open("rb") as stream:
                 status = os.fstat(stream.fileno())
                 if sys.platform != "win32" and (status.st_mode & 0o022 or status.st_uid not in (0, os.getuid())):
-                    raise ConfigError(f"Others can change {self._file}, so it is not used; `chmod 600` it.")
+                    raise ConfigError(f"Others can change {self._file}, so it is not used", "`chmod 600` it.")
                 return decode(_PROJECTS, from_json(stream.read()), "it")
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, QueryError) as error:
             raise ConfigError(
-                f"{self._file} cannot be read ({error}); correct it, or delete it and make the tokens anew."
+                f"{self._file} cannot be read ({error})", "correct it, or delete it and make the tokens anew."
             ) from error
 
 

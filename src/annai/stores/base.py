@@ -479,8 +479,9 @@ def _path_test(where: Where) -> Callable[[str], bool]:
 def unknown_collection(name: str) -> StoreError:
     """The error of writing to a collection that does not exist."""
     return StoreError(
-        f"There is no collection {name!r} in the index; if somebody deleted it or the index meanwhile, run the command "
-        "again. `annai collection ls --all` lists those that there are."
+        f"There is no collection {name!r} in the index",
+        "if somebody deleted it or the index meanwhile, run the command "
+        "again. `annai collection ls --all` lists those that there are.",
     )
 
 
@@ -508,7 +509,7 @@ def load_store(config: Config) -> Store:
         from annai.plugins import install_command  # needed only here
 
         raise StoreError(
-            f"store.engine is {engine!r}, and what it needs is not installed ({error.name}); "
-            f"run `{install_command(engine)}`."
+            f"store.engine is {engine!r}, and what it needs is not installed ({error.name})",
+            f"run `{install_command(engine)}`.",
         ) from error
     return cast(Store, module.open_store(config))

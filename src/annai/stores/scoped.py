@@ -266,4 +266,4 @@ class _ScopedRequests(Requests):
 
 
 def _refuse() -> NoReturn:
-    raise StoreError("Only the whole index can be written; ask with a token for all collections.")
+    raise StoreError("Only the whole index can be written", "ask with a token for all collections.")

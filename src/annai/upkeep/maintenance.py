@@ -115,8 +115,8 @@ def migrate(source: Engine, target: Store, *, progress: Progress | None = None) 
     taken = [each.name for each in target.collections() if target.statistics(each.name).documents]
     if taken:
         raise CollectionError(
-            f"The new store already has documents of {', '.join(taken)}; name an empty one with --url, or delete them "
-            "there first."
+            f"The new store already has documents of {', '.join(taken)}",
+            "name an empty one with --url, or delete them there first.",
         )
     with source.alone():
         everything = source.store.collections()
@@ -132,8 +132,8 @@ def migrate(source: Engine, target: Store, *, progress: Progress | None = None) 
             copied = checksum(target)
             if copied != checksum(source.store):
                 raise StoreError(
-                    "The copy differs from the original, so it was deleted; run `annai store check --repair`, then "
-                    "try again."
+                    "The copy differs from the original, so it was deleted",
+                    "run `annai store check --repair`, then try again.",
                 )
         except BaseException:
             for collection in everything:

@@ -181,8 +181,8 @@ def _index_apart(config: Config, setting: str, changed: Config, folder: str, *, 
     engine = changed.store.engine if section == "store" else "sqlite"
     if engine in ("postgres", "qdrant") or (section == "store" and changed.store.url != config.store.url):
         raise ConfigError(
-            "--compare builds a temporary index on this machine; store.engine may be sqlite, lancedb or chroma in it, "
-            "and store.url cannot be compared."
+            "--compare builds a temporary index on this machine",
+            "store.engine may be sqlite, lancedb or chroma in it, and store.url cannot be compared.",
         )
     apart = override(changed, "store", engine=engine, url="", collection_name="")
     apart = override(apart, "database", path=f"{folder}/index.sqlite")
@@ -210,7 +210,7 @@ def _changed(config: Config, setting: str) -> Config:
     section, dot, key = name.strip().partition(".")
     if not equals or not dot or section not in SECTIONS:
         raise ConfigError(
-            f'--compare takes a setting such as "search.mode=vector", not {setting!r}; docs/settings.md lists them.'
+            f'--compare takes a setting such as "search.mode=vector", not {setting!r}', "docs/settings.md lists them."
         )
     try:
         value = parse_toml(f"value = {text}")["value"]

@@ -102,11 +102,11 @@ def _cut(text: str, lines: str) -> tuple[int, int, str]:
     """The first and the last of some lines of a text, from `A:B`, `A:`, `:B` or `A`, and what they say."""
     match = re.fullmatch(r"(\d{1,9})?(:)?(\d{1,9})?", lines)
     if not match or not (match[1] or match[3]):
-        raise QueryError(f"{lines!r} is not a range of lines; write one like --lines 10:20.")
+        raise QueryError(f"{lines!r} is not a range of lines", "write one like --lines 10:20.")
     first = int(match[1] or 1)
     last = int(match[3]) if match[3] else (None if match[2] else first)
     every = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", text)
     if first < 1 or (last is not None and last < first) or first > max(len(every), 1):
-        raise QueryError(f"There are no lines {lines} in this document; it ends at line {len(every)}.")
+        raise QueryError(f"There are no lines {lines} in this document", f"it ends at line {len(every)}.")
     cut = every[first - 1 : last]
     return first, first + max(len(cut), 1) - 1, "".join(cut)

@@ -28,9 +28,9 @@ def command(force: bool, source: Path | None) -> None:
     """
     file = Path.cwd() / CONFIG_NAME
     if file.is_symlink():
-        raise ConfigError(f"{file} is a link; edit the file that it leads to, or remove the link.")
+        raise ConfigError(f"{file} is a link", "edit the file that it leads to, or remove the link.")
     if file.exists() and not force:
-        raise ConfigError(f"{file} already exists; edit it, or overwrite it with --force.")
+        raise ConfigError(f"{file} already exists", "edit it, or overwrite it with --force.")
     converted = convert(source) if source else None
     text = settings_text(converted, source) if converted and source else template()
     check_settings(text, source or file)

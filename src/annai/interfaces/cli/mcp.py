@@ -62,7 +62,7 @@ def _serve_http(config: Config, port: int | None) -> None:
 
     check_root(config)
     if record := running(config):
-        raise ServerError(f"A server is already running for this project; agents reach it at {record.url}/mcp.")
+        raise ServerError("A server is already running for this project", f"agents reach it at {record.url}/mcp.")
     token = "server.token" if config.server.token else config.state_folder / TOKEN_FILE
     echo(f"Agents connect to /mcp on this server, with the token in {token}.")
     serve(config, port=port, tell=echo_line)

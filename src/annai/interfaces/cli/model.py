@@ -159,7 +159,9 @@ def _settings(config: Config, name: str, provider: str | None = None) -> Embeddi
         name = str(folder.absolute())
     chosen = provider or provider_of(name)
     if not chosen:
-        raise ConfigError(f"{name!r} is not a known model; name its provider with --provider, or see `annai model ls`.")
+        raise ConfigError(
+            f"{name!r} is not a known model", "name its provider with --provider, or see `annai model ls`."
+        )
     trusted = config.embedding.trust_remote_code and config.embedding.model == name
     checked = override(config, "embedding", provider=chosen, model=known.name if known else name).embedding
     # Of the other settings only those hold that name no model.

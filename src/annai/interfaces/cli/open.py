@@ -63,7 +63,7 @@ def command(context: click.Context, config: Config, reference: str) -> None:
         place = project.locate(from_here(reference, config.root))
         file = project.sources()[place.document.collection] / place.document.path
     if not file.is_file():
-        raise NotFound(f"{file} is not on this machine; `annai get` shows it as it was indexed.")
+        raise NotFound(f"{file} is not on this machine", "`annai get` shows it as it was indexed.")
     if is_converted(place.document.path):
         _launch(file, place)
         return
@@ -75,7 +75,7 @@ def _launch(file: Path, place: Selection) -> None:
     page = page_at(place.document.path, place.document.text, place.span[0])
     told = f"; it is on {page_name(place.document.path, page)}" if page else ""
     if click.launch(str(file)):
-        raise NotFound(f"{file} could not be opened; no program for it is set on this system.")
+        raise NotFound(f"{file} could not be opened", "no program for it is set on this system.")
     say(f"Opened {file}{told}.")
 
 

@@ -103,9 +103,11 @@ def project_command(*, docs_dir: bool = True, server: bool = True) -> Callable[[
 def with_index_file(config: Config, file: Path) -> Config:
     """The settings with another index file. Raises `ConfigError` where no index file would be used."""
     if config.server_url:
-        raise ConfigError("A server has its own index file; leave out --database or --server.")
+        raise ConfigError("A server has its own index file", "leave out --database or --server.")
     if config.store.engine in ("postgres", "memory"):
-        raise ConfigError(f"--database names an index file, and store.engine is {config.store.engine!r}; leave it out.")
+        raise ConfigError(
+            f"--database names an index file, and store.engine is {config.store.engine!r}", "leave it out."
+        )
     return override(config, "database", path=str(file.absolute()))
 
 

@@ -54,7 +54,7 @@ def forget(folder: Path | None, missing: bool, yes: bool) -> None:
         say("No project's folder is gone.")
         return
     if not chosen:
-        raise ConfigError(f"{folder} is not a project with an index; `annai projects` lists those there are.")
+        raise ConfigError(f"{folder} is not a project with an index", "`annai projects` lists those there are.")
     for each in chosen:
         echo(f"{each.root} ({size(_bytes(each.folder))})")
     if not yes and not click.confirm(f"Delete what annai keeps for {counted(len(chosen), 'project')}?", err=True):
@@ -103,15 +103,16 @@ def _delete(project: KnownProject) -> None:
                 lock = IndexLock(file)
                 if not lock.acquire():
                     raise StoreError(
-                        f"{project.root} is in use; stop its server (`annai server stop --docs-dir …`) and the agents "
-                        "that search it, then try again."
+                        f"{project.root} is in use",
+                        "stop its server (`annai server stop --docs-dir …`) and the agents "
+                        "that search it, then try again.",
                     )
                 stack.callback(lock.release)
         try:
             shutil.rmtree(project.folder)
         except OSError as error:
             raise StoreError(
-                f"{project.folder} cannot be deleted ({(error.strerror or str(error)).lower()}); delete it by hand."
+                f"{project.folder} cannot be deleted ({(error.strerror or str(error)).lower()})", "delete it by hand."
             ) from error
 
 

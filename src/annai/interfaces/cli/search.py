@@ -213,7 +213,7 @@ def command(
     if database:
         config = with_index_file(config, database)
         if not database.exists():
-            raise ConfigError(f"There is no index file {database}; `annai import --database {database}` makes one.")
+            raise ConfigError(f"There is no index file {database}", f"`annai import --database {database}` makes one.")
     with open_project(config) as project, progress_bar("Indexing") as progress:
         answer = project.search(asked, progress=progress, confirm=confirm_large_index(yes))
     warn_if_stale(answer.freshness)

@@ -142,7 +142,7 @@ def logs(config: Config, follow: bool, limit: int) -> None:
         raise ServerError(f"The server (pid {record.pid}) logs to the terminal it was started in.")
     file = Path(record.log) if record else config.log_path
     if not file.is_file():
-        raise ServerError(f"There is no log at {file}; `annai server start` starts a server, which writes one.")
+        raise ServerError(f"There is no log at {file}", "`annai server start` starts a server, which writes one.")
     try:
         for line in log_lines(file, limit, follow=follow):
             echo(line, nl=False)
@@ -254,8 +254,8 @@ def _start(config: Config, port: int | None, log: Path | None, idle_minutes: flo
     record, is_new = start_in_background(config, port, log, idle_minutes)
     if not is_new and port not in (None, 0, record.port):
         raise ServerError(
-            f"A server is already running at {record.url} (pid {record.pid}); "
-            f"`annai server restart --port {port}` moves it."
+            f"A server is already running at {record.url} (pid {record.pid})",
+            f"`annai server restart --port {port}` moves it.",
         )
     if is_new and port is None and config.server.port not in (0, record.port):
         say(f"Port {config.server.port} is taken, so a free one is used.")

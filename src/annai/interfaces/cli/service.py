@@ -47,7 +47,9 @@ def service_of(config: Config, command: Sequence[str], platform: str = sys.platf
         return _systemd(config, command, name)
     if platform == "darwin":
         return _launchd(config, command, name)
-    raise ServerError(f"annai installs services on Linux and macOS; elsewhere, let the system run: {' '.join(command)}")
+    raise ServerError(
+        "annai installs services on Linux and macOS", f"elsewhere, let the system run: {' '.join(command)}"
+    )
 
 
 def install(service: Service, make_way: Callable[[], None]) -> None:
@@ -65,7 +67,9 @@ def install(service: Service, make_way: Callable[[], None]) -> None:
             make_way()
         if failure := _run(command):
             service.file.unlink()
-            raise ServerError(f"{failure} Nothing was installed; `annai server start` starts the server without that.")
+            raise ServerError(
+                f"{failure} Nothing was installed", "`annai server start` starts the server without that."
+            )
 
 
 def uninstall(service: Service) -> bool:
@@ -139,8 +143,9 @@ def _need(program: str) -> None:
 
     if not which(program):
         raise ServerError(
-            f"There is no {program} here, so nothing was changed; `annai server install --print` shows the file, and "
-            "`annai server start` starts the server until you log out."
+            f"There is no {program} here, so nothing was changed",
+            "`annai server install --print` shows the file, and "
+            "`annai server start` starts the server until you log out.",
         )
 
 

@@ -79,7 +79,7 @@ def command(
         each for each in PROGRAMS.values() if remove or (is_installed(each) and _takes(config, each, level, http=http))
     ]
     if not chosen:
-        raise ConfigError("No program that annai knows is installed here; name one, and its file is written anyway.")
+        raise ConfigError("No program that annai knows is installed here", "name one, and its file is written anyway.")
     if remove:
         _for_each(chosen, lambda program: _remove(config, program, level, is_quiet=every, yes=yes))
     else:
@@ -133,7 +133,7 @@ def _takes(config: Config, program: Program, level: Level | None, *, http: bool)
 
 def _add(config: Config, program: Program, level: Level | None, *, http: bool, only_print: bool, yes: bool) -> None:
     if http and not program.url_key:
-        raise ConfigError(f"{program.title} starts its servers itself; leave out --http.")
+        raise ConfigError(f"{program.title} starts its servers itself", "leave out --http.")
     if not levels(config, program):
         echo(snippet(Target(config, program, "user", workspace(config), http)), nl=False)
         echo(f"{program.title} has no file for this. {program.next_step}", err=True)
@@ -167,7 +167,7 @@ def _may_write(place: Target, *, yes: bool) -> bool:
         return True
     where = f"A link in this project leads to {place.file}, outside of it"
     if not is_terminal(sys.stdin):
-        raise ConfigError(f"{where}, so it is left as it is; --yes writes there.")
+        raise ConfigError(f"{where}, so it is left as it is", "--yes writes there.")
     if click.confirm(escape_line(f"{where}. Write there?"), err=True):
         return True
     say(f"Left {place.file} as it is.")
@@ -201,7 +201,7 @@ def _level(config: Config, program: Program, level: Level | None) -> Level:
     """The level that was asked for, or the program's usual one."""
     has = levels(config, program)
     if level == "project" and level not in has:
-        raise ConfigError(f"{program.title} has no file for one project here; use --user.")
+        raise ConfigError(f"{program.title} has no file for one project here", "use --user.")
     return level or has[0]
 
 

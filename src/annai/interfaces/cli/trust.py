@@ -50,7 +50,7 @@ def command(yes: bool, listing: bool, revoke: bool, docs_dir: Path | None, confi
     if not found.is_trusted:
         if not (value := found.digest):
             folders = " and ".join(map(_shown, model_folders(found.demands)))
-            raise ConfigError(f"{folders} holds too many files for a model; name a folder with nothing else in it.")
+            raise ConfigError(f"{folders} holds too many files for a model", "name a folder with nothing else in it.")
         _show(key, found.demands)
         if not yes and not click.confirm("Trust this project with it?", err=True):
             say("Nothing was trusted.")

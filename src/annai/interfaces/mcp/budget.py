@@ -245,7 +245,9 @@ def check_room(remaining: int) -> int:
 def check_page(page: int, count: int, name: str) -> None:
     """Raise `QueryError` for a page that there is not."""
     if not 1 <= page <= count:
-        raise QueryError(f"There is no page {page} of {name}; it has {'1 page' if count == 1 else f'{count} pages'}.")
+        raise QueryError(
+            f"There is no page {page} of {name}", f"it has {'1 page' if count == 1 else f'{count} pages'}."
+        )
 
 
 def header_tokens(fields: Mapping[str, Any]) -> int:

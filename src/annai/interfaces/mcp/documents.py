@@ -117,7 +117,7 @@ def _locate(project: Project, path: str) -> Selection:
         marks = ["#" + ".".join(map(str, each.section.number)) for each in selection.sections if not each.section.piece]
         shown = ", ".join(marks[1 : MAX_SUGGESTED_SECTIONS + 1])
         more = " …" if len(marks) > MAX_SUGGESTED_SECTIONS + 1 else ""
-        raise NotFound(f"{name} has no section #{number[:20]}; it has {shown + more or 'none'}.") from error
+        raise NotFound(f"{name} has no section #{number[:20]}", f"it has {shown + more or 'none'}.") from error
 
 
 def _select_part(selection: Selection, part: str) -> StoredSection:
@@ -125,7 +125,7 @@ def _select_part(selection: Selection, part: str) -> StoredSection:
         return selection.sections[0]
     if part == "parent":
         if selection.parent is None:
-            raise QueryError(f"{selection.section.id} is the whole document; it has no parent.")
+            raise QueryError(f"{selection.section.id} is the whole document", "it has no parent.")
         return selection.parent
     return selection.section
 
@@ -148,7 +148,7 @@ def _slice_lines(text: str, first: int, last: int | None) -> tuple[str, int]:
     lines = split_lines(text)
     if first > len(lines) or (last is not None and last < first):
         raise QueryError(
-            f"There is no {line_range(first, last or first)} in this document; it has {len(lines):,} lines."
+            f"There is no {line_range(first, last or first)} in this document", f"it has {len(lines):,} lines."
         )
     return "".join(lines[first - 1 : last]), first
 

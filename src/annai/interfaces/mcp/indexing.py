@@ -93,7 +93,7 @@ class Indexing:
 
         def progress(done: Done) -> None:
             if abandoned.is_set() or self._stopping.is_set():
-                raise ServerError("This was cancelled; what was indexed so far is kept.")
+                raise ServerError("This was cancelled", "what was indexed so far is kept.")
             latest[:] = [(done.files, done.total)]
 
         working = asyncio.ensure_future(self.use(lambda project: work(project, progress), is_long=is_long))

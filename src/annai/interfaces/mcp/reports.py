@@ -51,7 +51,7 @@ def listing_result(listing: Listing, budget: int, after: str = "", notes: Sequen
     notes = fit_lines(notes, share)
     names = [each.name for each in listing.entries]
     if after and after not in names:
-        raise QueryError(f"{shorten(after)} is not in this list; leave out `after`.")
+        raise QueryError(f"{shorten(after)} is not in this list", "leave out `after`.")
     rest = listing.entries[names.index(after) + 1 if after else 0 :]
     # Only what is shown is measured: the list may be very long.
     shown = fit_items(map(_entry_item, rest), check_room(budget - 2 * share - NOTE_TOKENS))

@@ -79,7 +79,9 @@ def read_resource(project: Project, uri: str) -> types.ReadResourceResult:
     selection = project.locate(f"{collection}:{path}")
     document = selection.document
     if document.collection != collection:
-        raise NotFound(f"There is no document {path!r} in the collection {collection!r}; `list_documents` names them.")
+        raise NotFound(
+            f"There is no document {path!r} in the collection {collection!r}", "`list_documents` names them."
+        )
     text = full_text(selection, selection.section)
     return types.ReadResourceResult(
         contents=[types.TextResourceContents(uri=uri, mime_type=_mime_type(document.path), text=text)]
@@ -95,7 +97,7 @@ def _parse_uri(uri: str) -> tuple[str, str]:
     """The collection and the path of a URI."""
     collection, slash, path = uri.removeprefix(SCHEME).partition("/")
     if not uri.startswith(SCHEME) or not (collection and slash and path):
-        raise QueryError(f"{uri[:200]!r} is not the address of a document; write {TEMPLATE.uri_template}.")
+        raise QueryError(f"{uri[:200]!r} is not the address of a document", f"write {TEMPLATE.uri_template}.")
     return unquote(collection), unquote(path)
 
 

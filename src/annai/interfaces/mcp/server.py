@@ -282,7 +282,7 @@ class ProjectServer(Server[None]):
     async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         with _as_protocol_errors():
             if params.name != ANSWER_PROMPT.name:
-                raise QueryError(f"There is no prompt {params.name[:100]!r}; there is {ANSWER_PROMPT.name}.")
+                raise QueryError(f"There is no prompt {params.name[:100]!r}", f"there is {ANSWER_PROMPT.name}.")
             question, collection = answer_arguments(params.arguments)
             result = await self._tools.search(question, collection, ctx.session.report_progress)
             return answer_prompt(question, result.text)

@@ -17,7 +17,7 @@ def add_aliases() -> list[Path]:
     places = [_place(program, name) for name in ALIASES]
     for place in places:
         if os.path.lexists(place) and not _is_ours(place, program):
-            raise ConfigError(f"{place} is another program; remove it first if annai should answer to this name.")
+            raise ConfigError(f"{place} is another program", "remove it first if annai should answer to this name.")
     new = [place for place in places if not os.path.lexists(place)]
     for place in new:
         try:
@@ -26,7 +26,7 @@ def add_aliases() -> list[Path]:
             else:
                 place.symlink_to(program.name)
         except OSError as error:
-            raise ConfigError(f"{place} cannot be written ({error.strerror}); make its folder writable.") from error
+            raise ConfigError(f"{place} cannot be written ({error.strerror})", "make its folder writable.") from error
     return new
 
 
@@ -38,7 +38,7 @@ def remove_aliases() -> list[Path]:
         try:
             place.unlink()
         except OSError as error:
-            raise ConfigError(f"{place} cannot be removed ({error.strerror}); remove it by hand.") from error
+            raise ConfigError(f"{place} cannot be removed ({error.strerror})", "remove it by hand.") from error
     return ours
 
 
@@ -49,7 +49,7 @@ def _program() -> Path:
     typed = shutil.which(sys.argv[0])
     found = Path(typed).absolute() if typed and Path(typed).stem == "annai" else belonging
     if not found.exists():
-        raise ConfigError(f"There is no program {belonging}; install annai with pip, pipx or uv first.")
+        raise ConfigError(f"There is no program {belonging}", "install annai with pip, pipx or uv first.")
     return found
 
 

@@ -108,7 +108,7 @@ def is_set_up(place: Target) -> bool:
     try:
         return bool(_own_names(place, _read(place.file) or ""))
     except ValueError as error:
-        raise ConfigError(f"{place.file} cannot be read: {error}; correct it.") from error
+        raise ConfigError(f"{place.file} cannot be read: {error}", "correct it.") from error
 
 
 def plan_edit(place: Target) -> ConfigEdit:
@@ -178,7 +178,7 @@ def apply_edit(edit: ConfigEdit) -> Path | None:
         Path(draft).replace(file)
     except OSError as error:
         raise ConfigError(
-            f"{file} cannot be written: {error.strerror}; make it writable, or change it by hand."
+            f"{file} cannot be written: {error.strerror}", "make it writable, or change it by hand."
         ) from error
     return backup
 
@@ -197,12 +197,12 @@ def _read(file: Path) -> str | None:
         with open_regular(os.fspath(file)) as stream:
             content = stream.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise ConfigError(f"{file} has more than {MAX_BYTES:,} bytes; make it smaller.")
+            raise ConfigError(f"{file} has more than {MAX_BYTES:,} bytes", "make it smaller.")
         return content.decode()
     except FileNotFoundError:
         return None
     except (OSError, SkippedFile, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}; make it readable UTF-8.") from error
+        raise ConfigError(f"{file} cannot be read: {error}", "make it readable UTF-8.") from error
 
 
 def _back_up(file: Path) -> Path:

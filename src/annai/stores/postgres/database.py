@@ -228,7 +228,8 @@ class PostgresDatabase:
         if self.read_only:
             raise StoreReadOnly(
                 f"The PostgreSQL at {self._server} can only be read with this store.url (it is a read replica, or its "
-                "user may not write); change the index on the machine that indexes it."
+                "user may not write)",
+                "change the index on the machine that indexes it.",
             )
         with self._transaction("BEGIN"):
             # Whoever upgrades the index waits for this transaction, or this one for the upgrade.
@@ -337,9 +338,10 @@ class PostgresDatabase:
         except (_NoAnswer, errors.QueryCanceled) as error:
             statement = " ".join(sql.split())[:STATEMENT_CHARACTERS]
             raise StoreError(
-                f"The PostgreSQL at {self._server} did not finish {statement!r} in time ({_first_line(error)}); check "
+                f"The PostgreSQL at {self._server} did not finish {statement!r} in time ({_first_line(error)})",
+                f"check "
                 f"whether it is overloaded or locked, or raise store.query_timeout_seconds (now "
-                f"{self._query_timeout_seconds:g}). Nothing is lost: what was not written is indexed again later."
+                f"{self._query_timeout_seconds:g}). Nothing is lost: what was not written is indexed again later.",
             ) from error
 
     def _limit(self, connection: Connection) -> None:
@@ -372,26 +374,26 @@ class PostgresDatabase:
             raise QueryError(NOT_TEXT) from error
         except (errors.DiskFull, errors.OutOfMemory) as error:
             raise StoreFull(
-                f"The PostgreSQL at {self._server} has no space left; free some and run the command again."
+                f"The PostgreSQL at {self._server} has no space left", "free some and run the command again."
             ) from error
         except errors.ReadOnlySqlTransaction as error:
             raise StoreReadOnly(
-                f"The PostgreSQL at {self._server} cannot be written now; write to its primary, or try again."
+                f"The PostgreSQL at {self._server} cannot be written now", "write to its primary, or try again."
             ) from error
         except errors.InsufficientPrivilege as error:
             raise StoreError(
-                f"The user of store.url may not do this at {self._server} ({_first_line(error)}); let its owner grant "
-                "the right to make tables, as `GRANT ALL ON SCHEMA public TO …` does."
+                f"The user of store.url may not do this at {self._server} ({_first_line(error)})",
+                "let its owner grant the right to make tables, as `GRANT ALL ON SCHEMA public TO …` does.",
             ) from error
         except (errors.UndefinedFile, errors.FeatureNotSupported) as error:
             raise StoreError(
-                f"The PostgreSQL at {self._server} lacks the extension pgvector; install it there "
-                "(the package is often named postgresql-17-pgvector) and run the command again."
+                f"The PostgreSQL at {self._server} lacks the extension pgvector",
+                "install it there (the package is often named postgresql-17-pgvector) and run the command again.",
             ) from error
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
             raise StoreError(
-                f"A table of the index at {self._server} is missing ({_first_line(error)}); check that store.url names "
-                "the right database and schema."
+                f"A table of the index at {self._server} is missing ({_first_line(error)})",
+                "check that store.url names the right database and schema.",
             ) from error
         except PoolTimeout as error:
             raise StoreError(
@@ -403,8 +405,8 @@ class PostgresDatabase:
             text = _first_line(error)
             if any(word in text for word in _QUOTA_FULL):
                 raise StoreFull(
-                    f"The PostgreSQL at {self._server} cannot write more ({text}); check that its disk and its quota "
-                    "have space, and run the command again."
+                    f"The PostgreSQL at {self._server} cannot write more ({text})",
+                    "check that its disk and its quota have space, and run the command again.",
                 ) from error
             raise StoreError(f"The PostgreSQL at {self._server} refused: {text}.") from error
 
@@ -451,13 +453,14 @@ def _parse_url(url: str) -> dict[str, Any]:
         parts: dict[str, Any] = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
         raise StoreError(
-            "store.url is not a PostgreSQL URL; write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
+            "store.url is not a PostgreSQL URL", "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
         ) from error
     ports = str(parts.get("port") or 0).split(",")
     if not all(port.isdigit() for port in ports) or "@" in f"{parts.get('host')}{parts.get('dbname')}":
         # Parts of the password were taken for something else, and would be shown.
         raise StoreError(
-            "store.url cannot be understood; if its password has one of @ / : % in it, write these as %40 %2F %3A %25."
+            "store.url cannot be understood",
+            "if its password has one of @ / : % in it, write these as %40 %2F %3A %25.",
         )
     return parts
 

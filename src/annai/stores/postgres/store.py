@@ -34,8 +34,8 @@ def open_store(config: Config) -> Store:
     """Open the index that store.url names, making it if there is none."""
     if not config.store.url:
         raise StoreError(
-            'store.engine is "postgres" and store.url names no database; '
-            "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
+            'store.engine is "postgres" and store.url names no database',
+            "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE.",
         )
     return PostgresStore(config.store, config.name)
 

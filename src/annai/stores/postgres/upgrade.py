@@ -36,10 +36,10 @@ def open_place(connection: Connection, server: str, schema: str, project: str, *
     name = schema or connection.execute("SELECT current_schema()").fetchone()[0]
     if not name:
         raise StoreError(
-            f"The search_path at {server} names no schema that exists; name one in store.schema, which annai makes."
+            f"The search_path at {server} names no schema that exists", "name one in store.schema, which annai makes."
         )
     if re.search(r'[%".]', name):
-        raise StoreError(f'The schema {name!r} has one of % " . in its name; name another in store.schema.')
+        raise StoreError(f'The schema {name!r} has one of % " . in its name', "name another in store.schema.")
     quoted = f'"{name}"'
     known = _read(connection, quoted)
     version = int(known.get("version", 0))
@@ -48,8 +48,8 @@ def open_place(connection: Connection, server: str, schema: str, project: str, *
     if read_only and version < len(MIGRATIONS):
         reason = "is of an older annai" if version else "does not exist"
         raise StoreError(
-            f"There is no index for this annai at {server} (it {reason}), and it cannot be written here; open it once "
-            "from a machine that may write."
+            f"There is no index for this annai at {server} (it {reason}), and it cannot be written here",
+            "open it once from a machine that may write.",
         )
     if version < len(MIGRATIONS):
         _migrate(connection, server, name, quoted)
@@ -67,7 +67,8 @@ def newer(server: str, version: int) -> NewerIndex:
     """The error of an index that a newer annai has upgraded."""
     return NewerIndex(
         f"The index at {server} was written by a newer annai (its version is {version}, this annai knows "
-        f"{len(MIGRATIONS)}), so this one writes nothing; upgrade annai on this machine."
+        f"{len(MIGRATIONS)}), so this one writes nothing",
+        "upgrade annai on this machine.",
     )
 
 
@@ -118,8 +119,9 @@ def _check_project(connection: Connection, server: str, schema: str, project: st
     if owner != project:
         raise StoreError(
             f"The index at {server} in the schema {schema} belongs to the project {owner!r}, and this one is "
-            f"{project!r}; to use the same index from here, set project.name to {owner!r} in annai.toml; for an index "
-            "of its own, name another schema in store.schema."
+            f"{project!r}",
+            f"to use the same index from here, set project.name to {owner!r} in annai.toml; for an index "
+            "of its own, name another schema in store.schema.",
         )
 
 
@@ -135,14 +137,14 @@ def _extension(connection: Connection, server: str) -> str:
             connection.execute(f"CREATE EXTENSION IF NOT EXISTS vector{' SCHEMA public' if has_public else ''}")
         except errors.InsufficientPrivilege as error:
             raise StoreError(
-                f"The database at {server} lacks the extension pgvector, and the user of store.url may not create it; "
-                "let a superuser run `CREATE EXTENSION vector` in this database."
+                f"The database at {server} lacks the extension pgvector, and the user of store.url may not create it",
+                "let a superuser run `CREATE EXTENSION vector` in this database.",
             ) from error
         row = connection.execute(find).fetchone()
     schema, installed = row
     if tuple(map(int, installed.split(".")[:2])) < MIN_PGVECTOR:
         raise StoreError(
-            f"The PostgreSQL at {server} has pgvector {installed}, and annai needs 0.8 or newer; install it there and "
-            "run `ALTER EXTENSION vector UPDATE`."
+            f"The PostgreSQL at {server} has pgvector {installed}, and annai needs 0.8 or newer",
+            "install it there and run `ALTER EXTENSION vector UPDATE`.",
         )
     return str(schema)

@@ -108,7 +108,7 @@ class ChromaNeighbours(Neighbours):
                 raise
         parts = urlsplit(self._settings.url)
         if not parts.hostname or parts.scheme not in ("http", "https"):
-            raise StoreError("store.url is not one of a Chroma server; write it as http://HOST:PORT.")
+            raise StoreError("store.url is not one of a Chroma server", "write it as http://HOST:PORT.")
         secure = parts.scheme == "https"
         port = parts.port or (443 if secure else 8000)
         # Its client asks before its timeout can be set.
@@ -272,12 +272,13 @@ class ChromaNeighbours(Neighbours):
                 text = str(error)
                 if "disk is full" in text or "No space left" in text:
                     raise StoreFull(
-                        f"There is no space left for {self.address}; free some and run the command again."
+                        f"There is no space left for {self.address}", "free some and run the command again."
                     ) from error
                 reason = text.splitlines()[0] if text else type(error).__name__
                 raise StoreError(
-                    f"Chroma at {self.address} could not be used ({reason}); check that it runs and that store.url is "
-                    "right. Nothing is lost: what was not written is indexed again later."
+                    f"Chroma at {self.address} could not be used ({reason})",
+                    "check that it runs and that store.url is "
+                    "right. Nothing is lost: what was not written is indexed again later.",
                 ) from error
 
 

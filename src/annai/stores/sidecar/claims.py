@@ -22,8 +22,8 @@ class Claims:
     def __init__(self, database: Database, neighbours: Neighbours, collection_name: str) -> None:
         if collection_name and not COLLECTION_NAME.fullmatch(collection_name):
             raise ConfigError(
-                f"store.collection_name is {collection_name!r}; use 1 to 64 of the characters A-Z a-z 0-9 _ -, and "
-                "begin with a letter or a digit."
+                f"store.collection_name is {collection_name!r}",
+                "use 1 to 64 of the characters A-Z a-z 0-9 _ -, and begin with a letter or a digit.",
             )
         self._database = database
         self._neighbours = neighbours
@@ -37,8 +37,8 @@ class Claims:
             return
         if self._neighbours.is_shared and (taken := self._neighbours.own_names()):
             raise StoreError(
-                f"{self._neighbours.address} already has {taken[0]}, which another project may have made; choose "
-                "another store.collection_name, or delete it there if it was this project's own."
+                f"{self._neighbours.address} already has {taken[0]}, which another project may have made",
+                "choose another store.collection_name, or delete it there if it was this project's own.",
             )
         # Before anything is made under these names: cut off in between, they are known as this index's own.
         with self._database.writing():

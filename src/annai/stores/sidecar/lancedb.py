@@ -232,12 +232,13 @@ class LanceNeighbours(Neighbours):
             text = str(error)
             if "No space left" in text or "os error 28" in text:
                 raise StoreFull(
-                    f"There is no space left for {self.address}; free some and run the command again."
+                    f"There is no space left for {self.address}", "free some and run the command again."
                 ) from error
             reason = shorten(text.splitlines()[0], MAX_REASON) if text else type(error).__name__
             raise StoreError(
-                f"LanceDB could not use {self.address} ({reason}); check that store.url is right and can be written. "
-                "Nothing is lost: what was not written is indexed again later."
+                f"LanceDB could not use {self.address} ({reason})",
+                "check that store.url is right and can be written. "
+                "Nothing is lost: what was not written is indexed again later.",
             ) from error
 
 

@@ -96,8 +96,8 @@ class Neighbours(ABC):
         """Rename a damaged folder, so that an empty one takes its place; only where no other project keeps anything."""
         if self.is_shared:
             raise StoreError(
-                f"{self.address} cannot be read, and other projects may use it too; move it away or restore it, then "
-                "run `annai store check --repair`."
+                f"{self.address} cannot be read, and other projects may use it too",
+                "move it away or restore it, then run `annai store check --repair`.",
             )
         self.close()
         damaged = self.folder.with_name(f"{self.folder.name}.damaged")
@@ -107,8 +107,8 @@ class Neighbours(ABC):
                 self.folder.rename(damaged)
         except OSError as error:
             raise StoreError(
-                f"{self.folder} is damaged and could not be renamed ({error.strerror}); delete it, then run "
-                "`annai store check --repair`. Nothing is lost with it."
+                f"{self.folder} is damaged and could not be renamed ({error.strerror})",
+                "delete it, then run `annai store check --repair`. Nothing is lost with it.",
             ) from error
         logger.warning("%s was damaged and is now %s; the vectors are copied from the index file", self.folder, damaged)
 

@@ -56,8 +56,8 @@ class QdrantNeighbours(Neighbours):
         # Without a URL the client would work on a folder, from which it unpickles: whoever filled it could run code.
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
-                "The qdrant store needs a Qdrant server; name it in store.url as http://HOST:PORT or "
-                "http://KEY@HOST:PORT."
+                "The qdrant store needs a Qdrant server",
+                "name it in store.url as http://HOST:PORT or http://KEY@HOST:PORT.",
             )
         self.address = f"{parts.hostname}:{parts.port or 6333}{parts.path}"
         self._lock = threading.RLock()
@@ -217,10 +217,10 @@ def _filter(collections: Sequence[int] | None, where: Where) -> Model:
 def _store_error(error: Exception, address: str) -> StoreError:
     text = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if "No space left" in str(error):
-        return StoreFull(f"There is no space left for Qdrant at {address}; free some and run the command again.")
+        return StoreFull(f"There is no space left for Qdrant at {address}", "free some and run the command again.")
     if "401" in text or "403" in text:
-        return StoreError(f"Qdrant at {address} does not take this key; write store.url as http://KEY@HOST:PORT.")
+        return StoreError(f"Qdrant at {address} does not take this key", "write store.url as http://KEY@HOST:PORT.")
     return StoreError(
-        f"Qdrant at {address} could not be used ({text}); check that it runs and that store.url is right. "
-        "Nothing is lost: what was not written is indexed again later."
+        f"Qdrant at {address} could not be used ({text})",
+        "check that it runs and that store.url is right. Nothing is lost: what was not written is indexed again later.",
     )

@@ -276,11 +276,13 @@ class Database:
         version = self.number("PRAGMA user_version")
         ours = self.number("PRAGMA application_id") == APPLICATION_ID
         if not ours and self.number("SELECT count(*) FROM sqlite_schema"):
-            raise NotAnIndex(f"{self.path} is a database, but not an annai index; name another file in database.path.")
+            raise NotAnIndex(
+                f"{self.path} is a database, but not an annai index", "name another file in database.path."
+            )
         if version > VERSION:
             raise NewerIndex(
-                f"{self.path} was written by a newer annai (its version is {version}, this annai knows {VERSION}); "
-                "upgrade annai, or delete the file and annai builds a new one."
+                f"{self.path} was written by a newer annai (its version is {version}, this annai knows {VERSION})",
+                "upgrade annai, or delete the file and annai builds a new one.",
             )
         expected = CHECKSUM_BYTES if can_verify() else 0
         if version < VERSION:
@@ -311,8 +313,8 @@ class Database:
             raise QueryError(NOT_TEXT) from error
         except apsw.NotADBError as error:
             raise DamagedIndex(
-                f"{self.path} is not an annai index, or it is damaged; name another file in database.path, or let "
-                f"`{WAY_OUT}` rename it and build a new one."
+                f"{self.path} is not an annai index, or it is damaged",
+                f"name another file in database.path, or let `{WAY_OUT}` rename it and build a new one.",
             ) from error
         except (apsw.CorruptError, UnicodeDecodeError) as error:
             raise DamagedIndex(damaged(self.path)) from error
@@ -320,18 +322,18 @@ class Database:
             raise StoreFull(no_space(self.path)) from error
         except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError) as error:
             if getattr(error, "extendedresult", 0) == apsw.SQLITE_READONLY_DBMOVED:
-                raise StoreError(f"{self.path} was replaced while it was written; run the command again.") from error
+                raise StoreError(f"{self.path} was replaced while it was written", "run the command again.") from error
             raise StoreReadOnly(cannot_write(self.path)) from error
         except apsw.BusyError as error:
-            raise StoreError(f"Another process is writing {self.path}; try again when it is done.") from error
+            raise StoreError(f"Another process is writing {self.path}", "try again when it is done.") from error
         except apsw.NoMemError as error:
             raise MemoryError from error
         except apsw.IOError as error:
             if _is_damage(error):
                 raise DamagedIndex(damaged(self.path)) from error
             raise StoreFull(
-                f"Writing {self.path} failed ({error}); check that the disk has space and is healthy, then run the "
-                "command again."
+                f"Writing {self.path} failed ({error})",
+                "check that the disk has space and is healthy, then run the command again.",
             ) from error
 
 
@@ -342,8 +344,8 @@ def set_aside(path: Path) -> Path:
         path.replace(aside)
     except OSError as error:
         raise StoreError(
-            f"{path} is damaged and could not be renamed ({error.strerror}); stop what uses it, then run "
-            f"`{WAY_OUT}` again."
+            f"{path} is damaged and could not be renamed ({error.strerror})",
+            f"stop what uses it, then run `{WAY_OUT}` again.",
         ) from error
     _delete_logs(logs)
     return aside
@@ -420,7 +422,7 @@ def make_index_file(config: Config) -> None:
         make_private_file(path)
     except OSError as error:
         if not config.root.is_dir():
-            raise StoreError(f"The folder {config.root} is gone; put it back, or start annai in another.") from error
+            raise StoreError(f"The folder {config.root} is gone", "put it back, or start annai in another.") from error
         if not path.exists():
             raise write_failed(path, error) from error
 
