@@ -464,7 +464,7 @@ def _checked(table: Mapping[str, Any], file: Path) -> dict[str, Any]:
             result[name] = _checked_collections(values, file)
             continue
         if name not in SECTIONS:
-            raise ConfigError(f"{file}: unknown section [{name}]", f"{suggest(name, SECTIONS)}")
+            raise ConfigError(f"{file}: unknown section [{name}]", suggest(name, SECTIONS))
         if not isinstance(values, dict):
             raise ConfigError(f"{file}: {name} must be a section: write [{name}] on its own line.")
         result[name] = _check_section(name, values, str(file))
@@ -508,7 +508,7 @@ def _check_section(name: str, values: Mapping[str, object], origin: str) -> Any:
     checked = {}
     for key, value in values.items():
         if key not in known:
-            raise ConfigError(f"{origin}: unknown key {name}.{key}", f"{suggest(key, known)}")
+            raise ConfigError(f"{origin}: unknown key {name}.{key}", suggest(key, known))
         item = known[key]
         hint: TypeHint = item.type
         checked[key] = decode(hint, value, f"{origin}: {name}.{key}", limits=item.metadata["limits"], error=ConfigError)

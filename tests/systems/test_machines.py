@@ -29,13 +29,6 @@ PATH_CHARACTERS = 240
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def spawn_only(tmp_path: Path) -> dict[str, str]:
     library = tmp_path / "library"
     library.mkdir()
@@ -43,24 +36,24 @@ def spawn_only(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(library)}
 
 
-def test_where_processes_are_only_spawned(folder: Path, spawn_only: dict[str, str]) -> None:
-    live(folder, spawn_only)
+def test_where_processes_are_only_spawned(docs: Path, spawn_only: dict[str, str]) -> None:
+    live(docs, spawn_only)
 
 
 def test_where_processes_are_only_spawned_many_index_and_a_script_runs_once(
-    folder: Path, spawn_only: dict[str, str]
+    docs: Path, spawn_only: dict[str, str]
 ) -> None:
     """A script without `if __name__ == "__main__"` would run again in every process that `multiprocessing` spawns."""
     for number in range(60):
-        (folder / f"{number}.md").write_text(f"# Page {number}\n\n" + "An apple. " * 50)
-    (folder / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n[worker]\nprocesses = 2\n')
-    script = folder.parent / "script.py"
+        (docs / f"{number}.md").write_text(f"# Page {number}\n\n" + "An apple. " * 50)
+    (docs / "annai.toml").write_text('[embedding]\nprovider = "hashing"\n[worker]\nprocesses = 2\n')
+    script = docs.parent / "script.py"
     script.write_text(
         "import annai\n"
         "from annai.indexing import processes\n"
         "processes.PARALLEL_FROM_FILES = 2\n"
         "print('begin')\n"
-        f"with annai.open({str(folder)!r}, server=None) as project:\n"
+        f"with annai.open({str(docs)!r}, server=None) as project:\n"
         "    print(project.rebuild().added)\n"
     )
     done = subprocess.run(
@@ -75,15 +68,15 @@ def test_where_processes_are_only_spawned_many_index_and_a_script_runs_once(
 
 
 @pytest.mark.parametrize("zone", ["<+14>-14", "<-12>12"])
-def test_where_it_is_another_day(folder: Path, zone: str) -> None:
-    live(folder, {"TZ": zone})
+def test_where_it_is_another_day(docs: Path, zone: str) -> None:
+    live(docs, {"TZ": zone})
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the system's own date is asked")
 @pytest.mark.parametrize("zone", ["<+14>-14", "<-12>12"])
-def test_dates_are_days_of_the_reader(folder: Path, zone: str) -> None:
-    annai = Machine(folder, {"TZ": zone})
-    (folder / "a.md").write_text("# A\n\nAn apple.")
+def test_dates_are_days_of_the_reader(docs: Path, zone: str) -> None:
+    annai = Machine(docs, {"TZ": zone})
+    (docs / "a.md").write_text("# A\n\nAn apple.")
 
     def day(when: str) -> str:
         command = [sys.executable, "-c", f"import datetime as d; print(d.date.today() + d.timedelta({when}))"]
@@ -95,33 +88,33 @@ def test_dates_are_days_of_the_reader(folder: Path, zone: str) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such locale")
-def test_where_the_locale_is_c(folder: Path) -> None:
-    live(folder, PLAIN_C)
+def test_where_the_locale_is_c(docs: Path) -> None:
+    live(docs, PLAIN_C)
 
 
-def test_names_that_are_stored_with_their_accents_apart(folder: Path) -> None:
+def test_names_that_are_stored_with_their_accents_apart(docs: Path) -> None:
     """As macOS stores what is typed in some programs: index and answers have one form, the disk keeps its own."""
-    live(folder, names=("Guide", unicodedata.normalize("NFD", "café ガイド")))
+    live(docs, names=("Guide", unicodedata.normalize("NFD", "café ガイド")))
 
 
-def test_a_name_is_found_in_either_form(folder: Path) -> None:
+def test_a_name_is_found_in_either_form(docs: Path) -> None:
     apart, together = (unicodedata.normalize(form, "ガイド/設計パス.md") for form in ("NFD", "NFC"))
-    (folder / apart).parent.mkdir()
-    (folder / apart).write_text("# Plan\n\nAn apple.")
-    annai = Machine(folder, {})
+    (docs / apart).parent.mkdir()
+    (docs / apart).write_text("# Plan\n\nAn apple.")
+    annai = Machine(docs, {})
     assert paths(annai, "apple") == {together}
     for form in (apart, together):
         assert "An apple" in annai("get", form).stdout
         assert paths(annai, "apple", "--path", form.partition("/")[0]) == {together}
-    (folder / apart).unlink()
+    (docs / apart).unlink()
     assert paths(annai, "apple") == set()
 
 
-def test_paths_of_240_characters(folder: Path) -> None:
-    while len(str(folder)) < PATH_CHARACTERS - 60:
-        folder = folder / ("long" * 10)
-    folder.mkdir(parents=True)
-    inner = "n" * (PATH_CHARACTERS - len(str(folder)) - len("/Guide/.md"))
-    live(folder, names=("Guide", inner))
+def test_paths_of_240_characters(docs: Path) -> None:
+    while len(str(docs)) < PATH_CHARACTERS - 60:
+        docs = docs / ("long" * 10)
+    docs.mkdir(parents=True)
+    inner = "n" * (PATH_CHARACTERS - len(str(docs)) - len("/Guide/.md"))
+    live(docs, names=("Guide", inner))
     # The state's own paths do not grow with the project's.
-    assert len(state_of(folder).name) < 100
+    assert len(state_of(docs).name) < 100

@@ -105,7 +105,9 @@ class Walk:
         """The path from the root of the git repository to the source, with a slash at the end."""
         self._files: list[ScannedFile] = []
         self._roots = allowed_roots(self._real_source, settings.linked_folders)
+        self._follows_links = settings.follow_symlinks or len(self._roots) > 1
         self._links: list[tuple[str, str, Folder]] = []
+        """Those to follow, the first by path at hand."""
         self._ignored_links: list[tuple[str, str, Folder]] = []
         self._pending: list[Folder] = []
         self._visited: set[str] = set()
@@ -113,10 +115,6 @@ class Walk:
         """Files that no include pattern selects: name, path and folder."""
         self._on_folder = on_folder
         self._without = frozenset(os.path.realpath(folder) for folder in without)
-
-    @property
-    def _follows_links(self) -> bool:
-        return self._settings.follow_symlinks or len(self._roots) > 1
 
     def files(self) -> list[ScannedFile]:
         """Walk, and return the files, each under a path of its own."""

@@ -42,7 +42,7 @@ def add(config: Config, name: str, admin: bool, names: tuple[str, ...]) -> None:
         with open_project(config) as project:
             known = [*(each.name for each in project.list_collections()), IMPLICIT_COLLECTION]
         if unknown := next((each for each in names if each not in known), None):
-            raise CollectionError(f"There is no collection {unknown!r}", f"{suggest(unknown, known)}")
+            raise CollectionError(f"There is no collection {unknown!r}", suggest(unknown, known))
     token = TokenFile(config).add(name, "admin" if admin else "read", names)
     _note(config, "token_add", {"name": name, "access": "admin" if admin else "read", "collections": names})
     echo(token)

@@ -117,7 +117,7 @@ def _named(tool: str, arguments: Sequence[Argument], values: Mapping[str, Any]) 
             continue
         if argument is None:
             shown = [each.name for each in arguments if not each.hidden]
-            raise QueryError(f"{tool} has no argument {shorten(name)}", f"{suggest(name, shown)}")
+            raise QueryError(f"{tool} has no argument {shorten(name)}", suggest(name, shown))
         if value is not None and (name == argument.name or argument.name not in sent):
             sent[argument.name] = value
     return sent
