@@ -414,8 +414,8 @@ def test_links_out_of_a_project_are_followed_between_folders_that_the_user_names
     project = vault.parent / "project"
     annai = Annai(project)
     told = annai("status").stdout
-    assert "1 symbolic link: files.follow_symlinks\n" in told
-    assert "3 symbolic links: files.linked_folders\n" in told
+    assert "1 symbolic link not followed (files.follow_symlinks)\n" in told
+    assert "3 symbolic links not followed (files.linked_folders)\n" in told
     assert [row["path"] for row in results(annai, "apples")] == ["own.md"]
     assert "files.linked_folders in your own settings" in annai("get", "vault/in/plan.md", code=1).stderr
     own_settings(f'[files]\nlinked_folders = ["{project}", "{vault}"]\n')
@@ -423,7 +423,7 @@ def test_links_out_of_a_project_are_followed_between_folders_that_the_user_names
     assert {row["path"] for row in results(annai, "apples")} == {"own.md", *linked}
     assert "The plan for apples." in annai("get", "vault/in/plan.md").stdout
     told = annai("status").stdout
-    assert "1 symbolic link: files.linked_folders\n" in told  # What is secret is in none of them.
+    assert "1 symbolic link not followed (files.linked_folders)\n" in told  # What is secret is in none of them.
     (vault / "in" / "plan.md").write_text("# Plan\n\nNow about pears.", encoding="utf-8")
     assert results(annai, "pears")[0]["path"] == "vault/in/plan.md"
     # A link that leads elsewhere from now on is followed no longer.

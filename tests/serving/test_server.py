@@ -45,7 +45,7 @@ def test_a_server_is_started_looked_at_and_stopped(place: LivingProject) -> None
     assert place.server() == record
     shown = annai("server", "status").stdout
     lines = (rf"Server +{record.url} \(pid {record.pid}", "Uptime +", r"Memory +\d+\.\d MB", "Log +", "Queue +")
-    for line in (*lines, r"CPU +\d+% of a core +\(\d+ seconds? since it started\)"):
+    for line in (*lines, r"CPU +\d+% of a core +\(\d+ seconds? in all\)"):
         assert re.search(f"^{line}", shown, re.MULTILINE), shown
     assert f"serving {place.folder} at {record.url}" in annai("server", "logs").stdout
     told = json.loads(annai("server", "status", "--format", "json").stdout)

@@ -307,6 +307,6 @@ def _print(record: ServerRecord, status: Status, config: Config) -> None:
     if status.server:
         lines.append(("Memory    ", size(status.server.memory)))
         used = duration(status.server.cpu_seconds)
-        lines.append(("CPU       ", f"{status.server.cpu_percent:.0f}% of a core", f"({used} since it started)"))
+        lines.append(("CPU       ", f"{status.server.cpu_percent:.0f}% of a core", f"({used} in all)"))
     lines.append(("Log       ", os.path.relpath(record.log) if record.log else "standard error"))
     print_lines([*lines, *queue_lines(status)], config)

@@ -102,7 +102,7 @@ def summary_line(summary: "ImportSummary") -> str:
 
 def left_out_lines(kinds: "Sequence[LeftOut]") -> list[str]:
     """The files that are not read: what would read some of them, and the most frequent of the others."""
-    lines = [f"{_count(each)}: {each.install}" for each in kinds if each.install]
+    lines = [_with_remedy(each) for each in kinds if each.install]
     others = [each for each in kinds if not each.install]
     shown = [_count(each) for each in others[:MAX_KINDS]]
     rest = sum(each.files for each in others[MAX_KINDS:])
@@ -110,9 +110,13 @@ def left_out_lines(kinds: "Sequence[LeftOut]") -> list[str]:
     return [*lines, *([f"not read: {', '.join(shown)}"] if shown else [])]
 
 
-def _count(kind: "LeftOut") -> str:
+def _with_remedy(kind: "LeftOut") -> str:
     from annai.types import LINK  # an answer is printed without it
 
     if kind.suffix == LINK:
-        return counted(kind.files, LINK)
+        return f"{counted(kind.files, LINK)} not followed ({kind.install})"
+    return f"{_count(kind)}: {kind.install}"
+
+
+def _count(kind: "LeftOut") -> str:
     return f"{kind.files:,} {kind.suffix or 'without an ending'}"
