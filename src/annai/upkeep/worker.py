@@ -114,9 +114,9 @@ class Worker:
         """Queue what changed before this call; return of which collections this is certainly all, and the requests."""
         self._is_settled.wait(WATCH_START_SECONDS)
         with self._noticing:
-            watcher = self._watcher
+            watcher, files = self._watcher, self._engine.config.files
             # What a link to a file leads to may change where nobody watches.
-            if watcher is None or self._engine.config.files.follow_symlinks:
+            if watcher is None or files.follow_symlinks or files.linked_folders:
                 return {}, ()
             certain = {*watcher.report()}
             queued = self._queue_reported(asked=True)
