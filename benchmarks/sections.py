@@ -119,7 +119,7 @@ def are_related(tree: Sequence[Section], one: int, other: int) -> bool:
 
 def choose_sections(engine: Engine, question: SectionQuestion) -> dict[str, int]:
     """Rule → the section of the page that it chooses; nothing if the page is not among the first."""
-    store, embedder = engine.store, engine.embedder_of("root")
+    store, embedder = engine.store, engine.embedder
     with patch.object(passage_search, "MIN_SCORE_SHARE", 0.0), store.snapshot():
         passages = passage_search.find_passages(
             store, embedder, understand(store, Query(question.text)), Exclusions(store, ())

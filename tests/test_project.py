@@ -183,8 +183,12 @@ def test_another_embedder_is_told_of(project: Project, engine: Engine, write: Wr
     project.import_collection()
     (collection,) = engine.store.collections()
     engine.store.save_collection(dataclasses.replace(collection, embedder="other/9"))
+    answer = project.search(Query("apple"))
+    assert [hit.path for hit in answer] == ["a.md"]
+    assert "searched without vectors" in answer.note
+    assert "annai import -c root -m replace" in answer.freshness.problem
     with pytest.raises(EmbedderMismatch, match="annai import -c root -m replace"):
-        project.search(Query("apple"))
+        project.search(Query("apple", mode="vector"))
 
 
 def test_what_closes_may_be_closed_twice(project: Project) -> None:

@@ -1,5 +1,6 @@
 """Can a cloned repository do harm? What its files ask for beyond itself and this machine waits for the user's word."""
 
+import dataclasses
 import json
 import os
 import socket
@@ -157,8 +158,9 @@ def test_everything_that_reaches_further_is_ignored_and_said(
     (docs / "annai.toml").write_text(text)
     plain = load_config(docs_dir=docs, environment={})
     assert asked in caplog.text
+    assert not plain.is_trusted
     (docs / "annai.toml").write_text("")
-    assert plain == load_config(docs_dir=docs, environment={})
+    assert dataclasses.replace(plain, is_trusted=True) == load_config(docs_dir=docs, environment={})
 
 
 @pytest.mark.parametrize(

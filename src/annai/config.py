@@ -75,6 +75,8 @@ class Config:
     """Whether it was found above the folder one stands in."""
     named: bool = False
     """Whether the user named the folder with --docs-dir: only then may it be the home folder."""
+    is_trusted: bool = True
+    """Whether the user trusts all that the project's own file asks for; otherwise some of it is ignored."""
     server_url: str = ""
     """The server that the user named (--server, ANNAI_SERVER), used instead of the project's own."""
     project: Project = field(default_factory=Project)
@@ -207,6 +209,7 @@ def load_config(
         is_around=not (config or docs_dir or environment.get(CONFIG_VARIABLE))
         and folder != state.as_stored((start or Path.cwd()).resolve()),
         named=docs_dir is not None,
+        is_trusted=found.is_trusted,
         server_url=environment.get(SERVER_VARIABLE, ""),
         **loaded,
     )

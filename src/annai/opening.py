@@ -1,6 +1,7 @@
 """How is a project opened? Through its server if one runs, else in this process; each way loads only what it needs."""
 
 import dataclasses
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from annai.serving.pidfile import ServerRecord
 
 AUTO = "auto"
+
+logger = logging.getLogger(__name__)
 
 
 def open(  # noqa: A001 - `annai.open`, as webbrowser.open and gzip.open
@@ -38,9 +41,15 @@ def open_project(config: Config) -> Project:
     record = own_server(config)
     if record is None and not config.server_url:
         return _open_here(config)
+    from annai.serving.changes import models_digest
     from annai.serving.client import Client
     from annai.serving.pidfile import read_token
 
+    if record and config.is_trusted and record.models not in ("", models_digest(config)):
+        logger.warning(
+            "The server here was started with another [embedding] and keeps it; `annai server restart` gives it the "
+            "one of now."
+        )
     if record and config.server_url.rstrip("/") in ("", record.url):
         return Client(record.url, token=read_token(config))
     return Client(config.server_url, token=config.server.token)

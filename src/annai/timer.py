@@ -24,6 +24,24 @@ def timer(label: str, detail: str = "") -> Iterator[None]:
         _log(label, time.perf_counter() - start, detail)
 
 
+_loads: list[float] = []
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Count the block's time as time that this process takes to load models."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        _loads.append(time.perf_counter() - start)
+
+
+def seconds_loading() -> float:
+    """How long this process has been loading models, all of them together."""
+    return sum(_loads)
+
+
 class Stopwatch:
     """Adds up the time of steps that alternate, such as reading and embedding file after file."""
 

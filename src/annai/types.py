@@ -271,6 +271,8 @@ class ImportSummary:
     """Passages that they have."""
     left_out: tuple[LeftOut, ...] = field(default=(), compare=False)
     """Files that annai did not look into, where everything was looked through."""
+    note: str = field(default="", compare=False)
+    """What the settings ask for that an update does not do, as a sentence: another model."""
 
     def __add__(self, other: "ImportSummary") -> "ImportSummary":
         return ImportSummary(
@@ -278,6 +280,7 @@ class ImportSummary:
             size=self.size + other.size,
             passages=self.passages + other.passages,
             left_out=join_left_out((*self.left_out, *other.left_out)),
+            note=" ".join(dict.fromkeys(filter(None, (self.note, other.note)))),
         )
 
     @property
@@ -403,7 +406,7 @@ class CollectionStatus:
     left_out: tuple[LeftOut, ...] = ()
     """The files that annai does not look into, by kind: first those that an extra would read, then the most."""
     note: str = ""
-    """Why this machine does not compare it with its files, as a sentence; empty if it does."""
+    """Why this machine does not compare it with its files, and how a change of its model stands, as sentences."""
 
 
 @dataclass(frozen=True, slots=True)

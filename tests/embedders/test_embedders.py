@@ -18,7 +18,7 @@ from annai.config import Config, load_config, override
 from annai.embedders.base import Embedder, Kind, Vectors, load_embedder
 from annai.embedders.cache import VectorCache
 from annai.engine import Engine
-from annai.errors import ConfigError, EmbedderError, EmbedderMismatch
+from annai.errors import ConfigError, EmbedderError
 from annai.models.catalog import MODELS, RERANKERS
 from annai.models.names import known_model, served_model
 from annai.models.probe import PROBE_TEXT
@@ -460,17 +460,16 @@ def test_collections_with_models_of_their_own_are_searched_together(tmp_path: Pa
             assert engine.search(Query("apple", where=Where(collections=("two",)))).results[0].path == "apple.md"
 
 
-def test_another_embedder_is_an_error_that_names_replace_and_replace_works(docs: Path, write: Write) -> None:
+def test_another_embedder_is_told_with_the_answer_and_replace_makes_its_vectors(docs: Path, write: Write) -> None:
     write("a.md", "# Apple\n\nan apple a day")
     with services.running() as service:
         with Engine(service_config(docs, service)) as engine:
             engine.refresh()
         for change in ({"dimensions": 32}, {"model": "another"}, {"document_prefix": "passage: "}):
-            with (
-                Engine(service_config(docs, service, **change)) as engine,
-                pytest.raises(EmbedderMismatch, match="annai import -c root -m replace"),
-            ):
-                engine.search(Query("apple"))
+            with Engine(service_config(docs, service, **change)) as engine:
+                answer = engine.search(Query("apple"))
+                assert [hit.path for hit in answer] == ["a.md"]
+                assert "annai import -c root -m replace" in answer.note
         with Engine(service_config(docs, service, dimensions=32)) as engine:
             engine.import_collection("root", "replace")
             assert engine.search(Query("apple", mode="vector")).results

@@ -22,6 +22,7 @@ from annai.engine import Engine
 from annai.errors import EmbedderError
 from annai.settings import Embedding, Model
 from tests import tiny
+from tests.conftest import AnnaiHere, trust
 
 Setting = Any
 """The value of a key of [embedding]."""
@@ -57,6 +58,21 @@ def test_a_real_model_finds_what_is_meant(docs: Path) -> None:
         assert engine.embedder.dimension == 384
         for question, path in (("feline", "cat.md"), ("shipping costs", "parcel.md"), ("undo a release", "deploy.md")):
             assert engine.search(Query(question, mode="vector")).results[0].path == path
+
+
+def test_who_waited_long_for_a_model_is_told_of_the_server_that_keeps_it(
+    docs: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (docs / "a.md").write_text("# w1\n\nw1 w2 w3")
+    (docs / "annai.toml").write_text(f'[embedding]\nprovider = "sentence-transformers"\nmodel = "{folder}"\n')
+    trust(docs)
+    told = "`annai server start` keeps the model loaded."
+    monkeypatch.setattr("annai.interfaces.cli.search.SLOW_LOAD_SECONDS", 1e9)
+    assert told not in AnnaiHere(docs)("search", "w1", code=None).stderr
+    monkeypatch.setattr("annai.interfaces.cli.search.SLOW_LOAD_SECONDS", 0.0)
+    assert told in AnnaiHere(docs)("search", "w1", code=None).stderr
+    assert told not in AnnaiHere(docs)("search", "w1", "--mode", "keyword", code=None).stderr
+    assert told not in AnnaiHere(docs)("search", "w1", "-q", code=None).stderr
 
 
 def test_a_local_model_keeps_the_contract(folder: Path) -> None:

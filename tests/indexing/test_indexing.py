@@ -18,7 +18,7 @@ from annai.config import override
 from annai.embedders.base import Embedder, Kind, Vectors
 from annai.embedders.hashing import HashingEmbedder
 from annai.engine import Engine
-from annai.errors import CollectionError, ConfigError, EmbedderMismatch, ServerError
+from annai.errors import CollectionError, ConfigError, ServerError
 from annai.indexing import comparison, pipeline, preparation
 from annai.project import Done
 from annai.splitters.base import STRATEGIES
@@ -244,17 +244,17 @@ class OtherEmbedder(Embedder):
         return np.eye(1, 8, dtype=np.float32).repeat(len(texts), axis=0)
 
 
-def test_another_embedder_is_an_error_that_names_the_way_out(docs: Path, write: Write) -> None:
+def test_another_embedder_is_told_with_the_way_out(docs: Path, write: Write) -> None:
     write("a.md", "# A\napple")
     with Engine(quick_config(docs)) as engine:
         engine.refresh()
     with Engine(quick_config(docs)) as engine:
         engine.__dict__["embedder"] = OtherEmbedder(4)
-        with pytest.raises(EmbedderMismatch, match="annai import -c root -m replace"):
-            engine.search(Query("apple"))
-        by_words = engine.search(Query("apple", mode="keyword"))
-        assert [hit.path for hit in by_words.results] == ["a.md"]
-        assert "annai import -c root -m replace" in by_words.freshness.problem
+        answer = engine.search(Query("apple"))
+        assert [hit.path for hit in answer] == ["a.md"]
+        assert "annai import -c root -m replace" in answer.note
+        assert "annai import -c root -m replace" in engine.import_collection().note
+        assert engine.search(Query("apple", mode="keyword")).note == ""
         assert engine.import_collection("root", "replace") == ImportSummary(added=1)
         assert engine.search(Query("apple")).results
 

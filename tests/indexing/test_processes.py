@@ -52,7 +52,7 @@ def helpers() -> list[psutil.Process]:
 
 def prepared(config: Config, changes: list[Change], here: module.Prepare) -> Iterator[Prepared]:
     with Processes(config) as processes:
-        yield from processes.prepare(Collection("root", config.root), changes, here)
+        yield from processes.prepare(Collection("root", config.root), config.embedding, changes, here)
 
 
 def by_others_only(_collection: Collection, _changes: list[Change]) -> list[Prepared]:
@@ -83,6 +83,22 @@ def test_several_processes_make_the_index_that_one_makes(config: Config) -> None
     with Engine(override(config, "worker", processes=1)) as engine:
         assert engine.rebuild(force=True).updated == FILES
         assert everything(engine) == shared
+
+
+def test_processes_use_the_model_of_the_vectors_and_not_the_one_that_the_settings_name(
+    config: Config, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine(config) as engine:
+        engine.import_collection()
+    for number in range(FILES):
+        write(f"{number:02}.md", f"# {number}\n\n" + f"cherry date word{number} " * 100)
+    patiently(monkeypatch)
+    with Engine(override(config, "embedding", provider="static")) as engine:
+        assert engine.import_collection().updated == FILES
+    with Engine(override(config, "worker", processes=1)) as engine:
+        found = everything(engine)
+        engine.rebuild(force=True)
+        assert everything(engine) == found
 
 
 def test_files_come_back_in_their_order_with_all_that_is_wrong_with_them(
@@ -190,8 +206,10 @@ def test_a_process_whose_parent_dies_while_it_works_ends_without_a_word(
     config = quick_config(docs)
     collection = Collection("root", docs)
     changes = [Change(ChangeKind.NEW, "a.md", docs / "a.md")] * 2_000
-    asked = (collection, changes)
-    messages: list[object] = [(*asked, config)] if name == "annai.indexing.probe" else [config, *[asked] * 9]
+    asked = (collection, config.embedding, changes)
+    messages: list[object] = [config, *[asked] * 9]
+    if name == "annai.indexing.probe":
+        messages = [(collection, changes, config)]
     process = child.start(name)
     assert process.stdin
     assert process.stdout

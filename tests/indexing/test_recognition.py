@@ -62,11 +62,11 @@ def test_vectors_of_another_model_are_never_mixed_with_those_of_the_index(
             engine.import_collection()
         assert engine.store.document("root", "cherry.md") is None
     with Engine(config) as engine:
-        # By words alone, and that is said; the service got no request more for it.
+        # Without vectors, and that is said; the service got no request more for it.
         asked = len(service.requests)
         answer = engine.search("banana", refresh=False)
         assert [hit.path for hit in answer] == ["banana.md"]
-        assert answer.note.startswith(f"searched by words alone: {CHANGED}")
+        assert answer.note.startswith(f"searched without vectors, by words and the bundled model: {CHANGED}")
         assert len(service.requests) == asked + 1
         with pytest.raises(EmbedderError, match=CHANGED):
             engine.search("banana", refresh=False, mode="vector")

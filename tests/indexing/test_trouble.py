@@ -163,7 +163,7 @@ def test_without_an_embedder_a_search_answers_from_what_is_indexed_and_says_so(
     assert by_words.freshness.problem == "The service is down; start it. Until then answers may be out of date."
     both = engine.search(Query("apple"))
     assert [hit.path for hit in both.results] == ["a.md"]
-    assert both.note == "searched by words alone: The service is down; start it."
+    assert both.note == "searched without vectors, by words and the bundled model: The service is down; start it."
     with pytest.raises(EmbedderError):
         engine.search(Query("apple", mode="vector"))
     assert engine.locate("a.md").document.path == "a.md"
@@ -263,7 +263,7 @@ def test_the_embedder_of_one_collection_does_not_hold_up_another(tmp_path: Path)
             engine.add_collection(name, tmp_path / name)
             engine.queue_changes(name)
         fine = engine.embedder
-        engine._pipeline._embedder_of = lambda name: moody if name == "one" else fine
+        engine._pipeline.embedder = lambda collection: moody if collection.name == "one" else fine
         with pytest.raises(EmbedderError, match="start it"):
             engine.process_queue(timeout=0)
         assert engine.document_paths("two") == ["a.md"]

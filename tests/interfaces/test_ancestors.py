@@ -1,5 +1,8 @@
 """Do people come from mdvec, local-rag and search-docs without writing their settings again?"""
 
+import os
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -188,3 +191,28 @@ def test_conversion_reads_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("\ufeff" + MDVEC, encoding="utf-8")
     assert convert(file).settings["chunking.size"] == 1024
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of Unix")
+def test_init_asks_at_once_for_the_trust_that_an_ancestors_settings_need(tmp_path: Path) -> None:
+    import pty
+
+    (tmp_path / ".search-docs.json").write_text(SEARCH_DOCS, encoding="utf-8")
+    primary, secondary = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "annai", "init", "--from", ".search-docs.json"],
+        cwd=tmp_path,
+        stdin=secondary,
+        stdout=secondary,
+        stderr=secondary,
+    )
+    os.close(secondary)
+    os.write(primary, b"y\n")
+    shown = b""
+    while b"is trusted until it changes" not in shown:
+        shown += os.read(primary, 1000)
+    assert process.wait(60) == 0
+    os.close(primary)
+    assert b"loads a model that is not annai's own" in shown
+    assert b"Trust this project with it?" in shown
+    assert load_config(docs_dir=tmp_path).embedding.provider == "sentence-transformers"

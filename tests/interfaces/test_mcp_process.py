@@ -30,7 +30,7 @@ from annai.models.remote import Json
 from annai.project import Project
 from tests import service as services
 from tests.agents import ERAS, connected, text
-from tests.conftest import Annai, state_of
+from tests.conftest import Annai, state_of, trust
 from tests.loopback import DEADLINE, eventually
 
 ANIMALS = ("zebra", "giraffe", "lion")
@@ -571,3 +571,27 @@ def index_is_free(project: Path) -> bool:
         time.sleep(0.02)
     lock.release()
     return True
+
+
+def test_an_agents_searches_go_on_while_its_server_changes_the_model(annai: Annai) -> None:
+    for number in range(60):
+        text = f"# file{number}\n\nAll about number{number} and nothing else."
+        (annai.folder / f"{number}.md").write_text(text, encoding="utf-8")
+    annai("import")
+    with services.running() as service:
+        address = f'provider = "openai"\nbase_url = "{service.url}/v1"\ndimensions = 32\n'
+        (annai.folder / "annai.toml").write_text(f"[embedding]\n{address}", encoding="utf-8")
+        trust(annai.folder)
+        notes: list[str] = []
+        with connected(annai.folder, environment={"HOME": os.environ["HOME"]}) as agent:
+
+            def has_changed() -> bool:
+                found = agent.fields("search", query="file7 number7")
+                assert found["results"][0]["path"] == "7.md"
+                notes.append(" ".join(found.get("notes", [])))
+                return not notes[-1]
+
+            eventually(has_changed)
+            assert agent.fields("index_status")["embedder"] == "openai:text-embedding-3-small/32"
+        assert all("still has the vectors of hashing" in each for each in notes[:-1])
+        assert len([each for each in service.texts() if "All about" in each]) == 60

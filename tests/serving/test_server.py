@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -16,13 +17,15 @@ from contextlib import closing
 import psutil
 import pytest
 
-from annai.answers import Query
+from annai.answers import Answer, Query
 from annai.config import load_config
 from annai.errors import ServerError
+from annai.models.remote import Json
 from annai.opening import own_server
 from annai.serving import daemon
 from annai.serving.client import Client
 from annai.serving.pidfile import ServerRecord, publish, running
+from tests import service as services
 from tests.conftest import Annai, results, state_of, trust
 from tests.loopback import eventually
 from tests.serving.conftest import SETTINGS, LivingProject
@@ -186,7 +189,7 @@ def test_a_foreign_process_is_never_taken_for_the_server(place: LivingProject) -
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', "\x00\xff"])
 def test_a_pid_file_that_says_nothing_is_cleaned_up(place: LivingProject, content: str) -> None:
-    state_of(place.folder).mkdir()
+    state_of(place.folder).mkdir(parents=True)
     file = state_of(place.folder) / "server.pid"
     file.write_text(content, encoding="latin-1")
     assert results(place.annai, "apple")
@@ -342,3 +345,67 @@ def test_what_others_reach_asks_for_a_token(make_place: Callable[..., LivingProj
     kept = token.read_text()
     place.start()
     assert token.read_text() == kept
+
+
+def test_a_server_with_former_settings_for_models_is_told_of(place: LivingProject) -> None:
+    place.start()
+    assert place.annai("search", "apple").stderr == ""
+    (place.folder / "annai.toml").write_text(SETTINGS.replace('provider = "hashing"\n', ""))
+    done = place.annai("search", "apple")
+    assert "a.md" in done.stdout
+    assert "another [embedding] and keeps it; `annai server restart` gives it the one of now." in done.stderr
+    place.annai("server", "restart")
+    assert "another [embedding]" not in place.annai("search", "apple").stderr
+
+
+def test_a_server_that_is_killed_while_it_changes_a_model_goes_on_with_that_and_no_search_fails(
+    make_place: Callable[..., LivingProject],
+) -> None:
+    place, files = make_place(), 300
+    for number in range(files):
+        (place.folder / f"{number:03}.md").write_text(f"# file{number}\n\nAll about number{number} and nothing else.")
+    place.annai("import")
+    asked = Query("file7 number7", mode="vector", limit=5)
+
+    def ranking(answer: Answer) -> list[tuple[str, float]]:
+        return [(hit.path, round(hit.reasons.similarity, 2)) for hit in answer]
+
+    with services.running() as service:
+
+        def slowly(answer: Json) -> Json:
+            time.sleep(0.05)
+            return answer
+
+        service.change = slowly
+        embedding = (
+            f'provider = "openai"\nbase_url = "{service.url}/v1"\nbatch_size = 4\ndimensions = 32\ncache_mb = 0\n'
+        )
+        (place.folder / "annai.toml").write_text(SETTINGS.replace('provider = "hashing"\n', embedding))
+        trust(place.folder)
+        found: list[list[tuple[str, float]]] = []
+
+        def search_until(text: str) -> None:
+            """Search until the state of the collection says so."""
+            with place.client() as client:
+
+                def is_there() -> bool:
+                    found.append(ranking(client.search(asked)))
+                    assert client.search("file7 number7").results[0].path == "007.md"
+                    (status,) = client.status().collections
+                    return text in f"{status.collection.embedder} {status.note}"
+
+                eventually(is_there)
+
+        record = place.start()
+        assert "another [embedding]" not in place.annai("search", "file7").stderr
+        search_until("documents have new ones")
+        psutil.Process(record.pid).kill()
+        eventually(lambda: is_gone(record))
+        place.start()
+        search_until("openai:text-embedding-3-small/32 ")
+        with place.client() as client:
+            after = ranking(client.search(asked))
+        assert after != found[0]
+        assert {*map(tuple, found)} <= {tuple(found[0]), tuple(after)}
+        embedded = [text for text in service.texts() if "All about" in text]
+        assert len(embedded) < 1.7 * files, "only the batch at hand is embedded again"

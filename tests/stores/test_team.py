@@ -234,7 +234,8 @@ def test_a_search_takes_few_statements(
         owner.add_collection("docs", source, "All")
         owner.import_collection("docs")
         owner.store.vacuum()
-        for engine, expected, paths in ((owner, 12, ()), (other, 10, ()), (other, 12, ("文書7.md",))):
+        # One of them asks, in the snapshot of the vectors, which model made them.
+        for engine, expected, paths in ((owner, 13, ()), (other, 11, ()), (other, 13, ("文書7.md",))):
             engine.search("word7 document", paths=paths)
             caplog.clear()
             assert engine.search("word7 document", paths=paths)[0].path == "文書7.md"

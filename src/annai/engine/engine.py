@@ -3,7 +3,8 @@
 import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Unpack
@@ -30,6 +31,8 @@ from annai.errors import (
     CollectionError,
     ConfigError,
     EmbedderError,
+    EmbedderMismatch,
+    IndexBusy,
     NotFound,
     QueryError,
     StoreError,
@@ -38,7 +41,7 @@ from annai.indexing.comparison import Comparison
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
 from annai.indexing.pipeline import Pipeline
-from annai.indexing.recognition import check_embedder
+from annai.indexing.recognition import change_note, is_of_another
 from annai.indexing.updates import POLL_SECONDS, Updates
 from annai.project import FIRST_PATIENCE_SECONDS, MOST_REQUESTS, Confirm, Progress, Project, waiting_files
 from annai.rerankers.base import Reranker, load_reranker
@@ -73,6 +76,9 @@ after this many seconds a question does it in any case."""
 Caught = tuple[Mapping[str, Path], Sequence[int]]
 """The collections, with their folders, of which all changes are known, and the requests for the last ones."""
 
+CHANGE_SECONDS = 20.0
+"""How long one call makes new vectors: then whoever waits for the index has its turn, before `IMPORT_WAIT_SECONDS`."""
+
 MOST_QUEUED = 100
 """Requests that are returned when files were queued."""
 
@@ -100,6 +106,8 @@ class Engine(Project):
         """Whether files were still waiting when the last question had waited for them."""
         self.worker_problem = ""
         """Why that worker cannot index now, as a sentence: its embedder is down, say."""
+        self.is_changing_models = False
+        """Whether that worker makes new vectors with the model that the settings name."""
         self._queued = 0
         self._left_out_counts = LeftOutCounts()
         if not self.read_only:
@@ -123,10 +131,24 @@ class Engine(Project):
         """The project's own embedder, created when it is first needed."""
         return self._embedders.get(self.config.embedding)
 
-    def embedder_of(self, collection: str) -> Embedder:
-        """A collection's own embedder, or the project's."""
-        settings = self.config.embedding_of(collection)
+    def _asked_embedder(self, collection: Collection) -> Embedder:
+        """The embedder that the settings name for a collection; one that is being built gets that of its successor."""
+        settings = self.config.embedding_of(collection.name.removesuffix(STAGING_SUFFIX))
         return self.embedder if settings == self.config.embedding else self._embedders.get(settings)
+
+    def _embedder_of(self, collection: Collection) -> Embedder:
+        """The embedder that made a collection's vectors, or will make its first. `EmbedderMismatch` if it is gone."""
+        try:
+            if collection.name.endswith(STAGING_SUFFIX) or not self._asks_for_another(collection):
+                return self._asked_embedder(collection)
+        except EmbedderError:
+            if not self.store.dimension(collection.name):
+                raise
+        try:
+            return self._embedders.former(collection.embedder)
+        except EmbedderError as error:
+            note = self._change_note(collection)
+            raise EmbedderMismatch(f"{note}", f"the former model cannot be opened: {error}.") from error
 
     @cached_property
     def _reranker(self) -> Reranker | None:
@@ -134,7 +156,7 @@ class Engine(Project):
 
     @cached_property
     def _pipeline(self) -> Pipeline:
-        return Pipeline(self.store, self.embedder_of, self.config)
+        return Pipeline(self.store, self._embedder_of, self.config)
 
     @cached_property
     def _comparison(self) -> Comparison:
@@ -221,9 +243,10 @@ class Engine(Project):
             return self._updates.replace(collection, allow_deletions=allow_deletions, adopt=adopt, progress=progress)
         if collection != known:
             self.store.save_collection(collection)
-        return self._updates.update(
+        summary = self._updates.update(
             [(collection, None)], allow_deletions=allow_deletions, adopt=adopt, progress=progress
         )
+        return replace(summary, note=self._change_notes([collection]))
 
     def rebuild(
         self,
@@ -236,7 +259,16 @@ class Engine(Project):
         """Index again what lies under these paths, and wait until it is done."""
         parts = find_parts(self.store, self.config, paths)
         if not paths:
-            return self._updates.update(parts, force=force, allow_deletions=allow_deletions, progress=progress)
+            # To index everything again is to index it with the model that the settings name.
+            changed = [each for each, _ in parts if force and self._asks_for_another(each)]
+            parts = [part for part in parts if part[0] not in changed]
+            summaries = [
+                self._updates.replace(each, allow_deletions=allow_deletions, progress=progress) for each in changed
+            ]
+            summaries.append(
+                self._updates.update(parts, force=force, allow_deletions=allow_deletions, progress=progress)
+            )
+            return replace(sum(summaries, ImportSummary()), note=self._change_notes([each for each, _ in parts]))
         summaries = [
             self._updates.update_first(
                 *part, force=force, allow_deletions=allow_deletions, progress=progress, wake=self._wake_worker
@@ -244,6 +276,66 @@ class Engine(Project):
             for part in parts
         ]
         return sum(summaries, ImportSummary())
+
+    def _asks_for_another(self, collection: Collection) -> bool:
+        """Whether the settings name another model than the one that made a collection's vectors."""
+        return is_of_another(self.store, collection, self._asked_embedder(collection))
+
+    def _change_note(self, collection: Collection, *, progress: bool = False) -> str:
+        """What to know while the settings name another model than that of the vectors; empty if they do not."""
+        try:
+            if not self._asks_for_another(collection):
+                return ""
+            asked = self._asked_embedder(collection).identity
+        except EmbedderError as error:
+            return change_note(collection, "one that cannot be opened", str(error).rstrip("."))
+        way = "new ones are being made" if self.is_changing_models else ""
+        staging = collection.name + STAGING_SUFFIX
+        if progress and (done := self.store.statistics(staging).documents):
+            total = self.store.statistics(collection.name).documents
+            way = f"{done:,} of {total:,} documents have new ones" + (
+                "" if way else f"; `annai import -c {collection.name} -m replace` goes on with that"
+            )
+        return change_note(collection, asked, way)
+
+    def _change_notes(self, searched: Iterable[Collection]) -> str:
+        notes = [self._change_note(each) for each in searched]
+        return " ".join(f"{note}." for note in notes if note)
+
+    def models_to_change(self, names: Iterable[str]) -> dict[str, str]:
+        """Which of these collections have the vectors of another model than the settings name, and of which.
+
+        None while some settings are not trusted: they may be what names the model.
+        """
+        known = {each.name: each for each in self.store.collections()} if self.config.is_trusted else {}
+        found = {}
+        for name in names:
+            with suppress(EmbedderError):  # What cannot be opened makes no vectors; searches tell of it.
+                if name in known and self._asks_for_another(known[name]):
+                    found[name] = known[name].embedder
+        return found
+
+    def change_models(
+        self, names: Iterable[str], *, stop: Callable[[], bool], between: Callable[[], None] = lambda: None
+    ) -> None:
+        """Give collections the vectors of the model that the settings name, or a part of them in one call.
+
+        Searches go on with the former model until all are there. `between` is called all the while. Nothing is done
+        while another process is indexing.
+        """
+        deadline = 0.0
+
+        def is_over() -> bool:
+            nonlocal deadline
+            deadline = deadline or time.monotonic() + CHANGE_SECONDS
+            return stop() or time.monotonic() >= deadline
+
+        for name in names:
+            collection = collections.find(self.store, self.config, name)
+            with suppress(IndexBusy):
+                self._updates.replace(collection, stop=is_over, between=between, timeout=0.0)
+            if is_over():
+                break
 
     def request_index(self, path: str, force: bool = False) -> Queued:
         """Queue what lies under a path, and return without waiting."""
@@ -440,12 +532,9 @@ class Engine(Project):
         names = query.where.collections
         known = self.store.collections()
         searched = collections.searchable(self.store, self.config, names, known)
-        if query.mode in ("hybrid", "vector"):
-            for collection in searched:
-                check_embedder(self.store, collection, self.embedder_of(collection.name))
         is_kept = self._catch_up is not None
         freshness = self._refresh(searched, progress, confirm, compare=refresh) if refresh or is_kept else Freshness()
-        answering = Answering(self.store, self.config, self.embedder_of, lambda: self._reranker)
+        answering = Answering(self.store, self.config, self._embedder_of, self._change_note, lambda: self._reranker)
         return answering.answer(query, searched, collections.sources(self.store, self.config, known), freshness)
 
     def locate(self, reference: str) -> Selection:
@@ -492,7 +581,14 @@ class Engine(Project):
             size_on_disk=self.store.size_on_disk(),
             embedder=self.embedder.identity,
             collections=tuple(
-                collection_status(self.store, self.config, each, self._comparison, self._left_out_counts)
+                collection_status(
+                    self.store,
+                    self.config,
+                    each,
+                    self._comparison,
+                    self._left_out_counts,
+                    self._change_note(each, progress=True),
+                )
                 for each in shown
             ),
             searched=searched_names(self.store, self.config),

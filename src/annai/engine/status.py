@@ -54,9 +54,9 @@ class LeftOutCounts:
 
 
 def collection_status(
-    store: Store, config: Config, collection: Collection, comparison: Comparison, counts: LeftOutCounts
+    store: Store, config: Config, collection: Collection, comparison: Comparison, counts: LeftOutCounts, change: str
 ) -> CollectionStatus:
-    """The state of one collection."""
+    """The state of one collection; `change` says how a change of its model stands."""
     states = store.states(collection.name)
     problems = sorted((each for each in states.values() if each.problem), key=lambda state: state.path)
     if not collections.is_own(store, config, collection):
@@ -64,6 +64,8 @@ def collection_status(
     else:
         doubt = comparison.doubt_source(collection)
         note = doubt.reason if doubt else ""
+    if change:
+        note = f"{note} {change}.".lstrip()
     statistics = store.statistics(collection.name)
     return CollectionStatus(collection, statistics, tuple(problems), counts.of(store, config, collection, states), note)
 

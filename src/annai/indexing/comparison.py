@@ -19,7 +19,6 @@ from annai.indexing.pipeline import Pipeline
 from annai.indexing.preparation import BATCH_FILES
 from annai.indexing.probe import KILLED_TWICE
 from annai.indexing.recipe import mark_as_changed, record_settings
-from annai.indexing.recognition import check_embedder
 from annai.project import Confirm
 from annai.stores.base import PROCESS_ENDED, Store
 from annai.timer import timer, timestamp
@@ -104,7 +103,7 @@ class Comparison:
         """
         if not adopt:
             check_owner(self._store, self._config, collection)
-        check_embedder(self._store, collection, self._pipeline.embedder(collection))
+        self._pipeline.embedder(collection)  # Without it, what is queued would wait in vain.
         # Nothing is written while the folder may be the wrong one, not even other settings.
         if not allow_deletions and (doubt := self.doubt_source(collection)):
             raise doubt.error
@@ -134,7 +133,7 @@ class Comparison:
         paths = [
             change.path
             for change in found.changes
-            if change.path not in passed_over and _should_try(change, known, retry_failed)
+            if change.path not in passed_over and should_try(change, known, retry_failed)
         ]
         _log_counts(collection, found)
         if doubt:
@@ -212,7 +211,7 @@ class Comparison:
         return numbers
 
 
-def _should_try(change: Change, known: Mapping[str, FileState], retry_failed: bool) -> bool:
+def should_try(change: Change, known: Mapping[str, FileState], retry_failed: bool) -> bool:
     """Whether to queue a change: not if it failed before and has not changed since, unless that is to be retried."""
     state = known.get(change.path)
     if change.kind is not ChangeKind.UPDATED or state is None or state.problem is None:

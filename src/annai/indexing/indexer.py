@@ -2,19 +2,19 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from annai.collection import check_owner, find, here
 from annai.config import Config
-from annai.errors import AnnaiError, CollectionError, StoreError
+from annai.errors import AnnaiError, CollectionError, EmbedderError, EmbedderMismatch, StoreError
 from annai.files.scanner import Scan
-from annai.indexing.comparison import Comparison, scan_collection
+from annai.indexing.comparison import Comparison, scan_collection, should_try
 from annai.indexing.deletions import doubt_scan, keep_documents, record_origin
 from annai.indexing.pipeline import Pipeline
 from annai.indexing.preparation import TO_READ, Prepared
 from annai.indexing.probe import KILLED_TWICE, find_killers
-from annai.indexing.recipe import check_settings, record_settings
+from annai.indexing.recipe import check_settings, fingerprint, record_settings
 from annai.indexing.run import Run
 from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, STAGING_SUFFIX, RequestResult, Store
 from annai.timer import timer, timestamp
@@ -31,6 +31,10 @@ RETRY_SECONDS, RETRY_FACTOR = 2.0, 4.0
 DELETED = "the file was deleted"
 """What a history says of a request that removed a document."""
 
+BUILD_PASSES = 4
+"""How often a collection that is built anew is compared with the disk: what is saved meanwhile is in it when searches
+come to see it. What changes all the time is indexed again after that."""
+
 Outcomes = dict[tuple[str, str], str]
 """(collection, path) → what became of the file: added, updated, deleted, unchanged, skipped or failed."""
 
@@ -39,6 +43,8 @@ class Replaced(NamedTuple):
     """What became of a collection that was indexed anew."""
 
     outcomes: Outcomes
+    unchanged: int
+    """How many files an earlier call had indexed."""
     left_out: tuple[LeftOut, ...]
     """The files that are not read."""
 
@@ -102,12 +108,20 @@ class Indexer:
         self._pipeline.log_times()
 
     def replace(
-        self, collection: Collection, run: Run, *, allow_deletions: bool = False, adopt: bool = False
-    ) -> Replaced:
+        self,
+        collection: Collection,
+        run: Run,
+        *,
+        allow_deletions: bool = False,
+        adopt: bool = False,
+        between: Callable[[], None] = lambda: None,
+    ) -> Replaced | None:
         """Rebuild the collection next to the old data, which searches see until the new data is swapped in.
 
-        When it fails or is interrupted, the new data is deleted; if its process dies, the next one deletes it. If many
-        files are gone, `FilesGone` is raised, unless `allow_deletions`.
+        `between` is called after each batch. When it fails or is interrupted, the new data is deleted; if its process
+        dies, the next one deletes it. But where another model makes the vectors, what it made is kept, and the next
+        call goes on from there. None if the run was stopped. If many files are gone, `FilesGone` is raised, unless
+        `allow_deletions`.
         """
         if not adopt:
             check_owner(self._store, self._config, collection)
@@ -122,35 +136,100 @@ class Indexer:
             self._store.save_collection(collection)
         name = collection.name + STAGING_SUFFIX
         with self._store.bulk():
-            self._store.delete_collection(name)
+            staging = self._resumed(collection)
+            if staging is None:
+                self._store.delete_collection(name)
+                empty = dataclasses.replace(collection, name=name, description="", enabled=False, imported_at="")
+                empty = dataclasses.replace(empty, settings="", embedder="", probe="")
+                staging = record_settings(self._store, self._config, empty)
             try:
-                replaced = self._build(collection, name, run)
-            except BaseException:
+                replaced = self._build(collection, staging, run, between, allow_deletions=allow_deletions)
+            except BaseException as error:
                 # What went wrong is the error to report.
                 with contextlib.suppress(AnnaiError):
-                    self._store.delete_collection(name)
+                    if isinstance(error, EmbedderMismatch) or not self._resumed(collection):
+                        self._store.delete_collection(name)
                 raise
+            if replaced is None:
+                return None
             self._store.swap_collection(name, collection.name)
         record_origin(self._store, self._config, find(self._store, self._config, collection.name), adopt=adopt)
         self.log_times()
         return replaced
 
-    def _build(self, collection: Collection, name: str, run: Run) -> Replaced:
-        """Index everything of a collection into another one."""
-        empty = dataclasses.replace(collection, name=name, description="", enabled=False, imported_at="")
-        empty = dataclasses.replace(empty, settings="", embedder="", probe="")
-        staging = record_settings(self._store, self._config, empty)
-        with timer("scan"):
-            found = scan_collection(self._store, self._config, collection, {}, count_left_out=True)
+    def is_unfinished(self, staging: Collection) -> bool:
+        """Whether a collection that is being built is worth going on with: another model makes its vectors."""
+        return staging.embedder not in ("", self._replaced_embedder(staging))
+
+    def is_wanted(self, staging: Collection) -> bool:
+        """Whether it is unfinished, and the settings do not name the former model again."""
+        try:
+            # What is not trusted may name the other one.
+            is_taken_back = self._config.is_trusted and self._asked(staging) == self._replaced_embedder(staging)
+        except EmbedderError:
+            is_taken_back = False
+        return self.is_unfinished(staging) and not is_taken_back
+
+    def _replaced_embedder(self, staging: Collection) -> str:
+        """The embedder of the collection that is to be replaced; without one, that of what replaces it."""
+        name = staging.name.removesuffix(STAGING_SUFFIX)
+        found = next((each for each in self._store.collections() if each.name == name), staging)
+        return found.embedder or staging.embedder
+
+    def _asked(self, staging: Collection) -> str:
+        return self._pipeline.embedder(staging).identity
+
+    def _resumed(self, collection: Collection) -> Collection | None:
+        """What was built of a collection with the very model and settings of now, as far as that came."""
+        name = collection.name + STAGING_SUFFIX
+        staging = next((each for each in self._store.collections() if each.name == name), None)
+        if staging is None or not self.is_unfinished(staging):
+            return None
+        asked = dataclasses.replace(
+            staging,
+            embedder=self._asked(staging),
+            settings=fingerprint(self._store, self._config, collection),
+            source=collection.source,
+            chunk_size=collection.chunk_size,
+            chunk_overlap=collection.chunk_overlap,
+        )
+        return staging if staging == asked else None
+
+    def _build(
+        self,
+        collection: Collection,
+        staging: Collection,
+        run: Run,
+        between: Callable[[], None],
+        *,
+        allow_deletions: bool,
+    ) -> Replaced | None:
+        """Index everything of a collection into another one; None if the run was stopped."""
         outcomes: Outcomes = {}
-        run.expect(0, len(found.changes))
-        for batch in self._pipeline.apply(staging, found.changes, run):
-            outcomes |= {(collection.name, each.change.path): each.outcome for each in batch}
-            run.check()
+        unchanged, left_out = 0, tuple[LeftOut, ...]()
+        for number in range(BUILD_PASSES):
+            known = self._store.states(staging.name)
+            with timer("scan"):
+                found = scan_collection(self._store, self._config, collection, known, count_left_out=not number)
+            if not allow_deletions and (doubt := doubt_scan(self._store, self._config, collection, found, known)):
+                raise doubt.error
+            if not number:
+                unchanged, left_out = found.unchanged, found.left_out
+            changes = [each for each in found.changes if should_try(each, known, retry_failed=False)]
+            if not changes:
+                break
+            run.expect(found.unchanged, found.unchanged + len(changes))
+            for batch in self._pipeline.apply(staging, changes, run):
+                # What was saved again meanwhile counts as what became of it first.
+                outcomes = {(collection.name, each.change.path): each.outcome for each in batch} | outcomes
+                run.check()
+                if run.should_stop():
+                    return None
+                between()
         # Read it again: the embedder was noted meanwhile.
-        built = next((each for each in self._store.collections() if each.name == name), staging)
+        built = next((each for each in self._store.collections() if each.name == staging.name), staging)
         self._store.save_collection(dataclasses.replace(built, imported_at=timestamp()))
-        return Replaced(outcomes, found.left_out)
+        return Replaced(outcomes, unchanged, left_out)
 
     def _process_requests(self, name: str, requests: dict[str, Request], run: Run, *, more_follow: bool) -> Outcomes:
         """Compare the requested files with the disk, and index those that changed; what is done leaves `requests`."""

@@ -27,7 +27,7 @@ from annai.indexing.probe import KILLED_TWICE
 from annai.indexing.processes import process_count
 from annai.indexing.recognition import record_model
 from annai.indexing.run import Run
-from annai.stores.base import STAGING_SUFFIX, Store
+from annai.stores.base import Store
 from annai.timer import Stopwatch
 from annai.types import Change, Collection
 
@@ -48,15 +48,12 @@ MAX_BUSY_PROCESSES = 4
 class Pipeline:
     """Takes changes of files into a store; who calls it holds the index lock."""
 
-    def __init__(self, store: Store, embedder_of: Callable[[str], Embedder], config: Config) -> None:
+    def __init__(self, store: Store, embedder_of: Callable[[Collection], Embedder], config: Config) -> None:
         self._store = store
-        self._embedder_of = embedder_of
+        self.embedder = embedder_of
+        """The embedder of a collection's vectors, those that it has or is being given."""
         self._config = config
         self._clock = Stopwatch()
-
-    def embedder(self, collection: Collection) -> Embedder:
-        """The collection's embedder; one that is being built has that of the collection it will replace."""
-        return self._embedder_of(collection.name.removesuffix(STAGING_SUFFIX))
 
     def apply(
         self,
@@ -176,14 +173,16 @@ class Pipeline:
             return prepare_together(own, part, self._config, self.embedder(own))
 
         to_read = [change for change in changes if change.kind in TO_READ and change.path not in killers]
-        is_shared = self.embedder(collection).is_additive and run.processes.are_worth_it(to_read, run.total)
+        embedder = self.embedder(collection)
+        embedding = embedder.settings if embedder.is_additive else None
+        is_shared = embedding is not None and run.processes.are_worth_it(to_read, run.total)
         for change in changes:
             if change.path in killers:
                 yield problem_of(change, KILLED_TWICE)
             elif not (is_shared and change.kind in TO_READ):
                 yield prepare(collection, change, self._config)
-        if is_shared:
-            yield from run.processes.prepare(collection, to_read, here)
+        if is_shared and embedding is not None:
+            yield from run.processes.prepare(collection, embedding, to_read, here)
 
 
 def _counts(batch: Iterable[Prepared]) -> str:

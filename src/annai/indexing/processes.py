@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, BinaryIO, Self, cast
 from annai.config import Config
 from annai.files import child
 from annai.indexing.preparation import Prepared, prepare_together
-from annai.stores.base import STAGING_SUFFIX, IndexedDocument
+from annai.settings import Embedding
+from annai.stores.base import IndexedDocument
 from annai.text.keywords import Keywords
 from annai.types import Change, Collection, Document, FileState, Outline
 
@@ -61,6 +62,7 @@ class _Task:
     """Some files to prepare, and what came of it."""
 
     collection: Collection
+    embedding: Embedding
     changes: list[Change]
     result: bytes | list[Prepared] | None = None
     deaths: int = 0
@@ -88,8 +90,10 @@ class Processes:
         is_much = total >= PARALLEL_FROM_FILES or sum(each.size for each in changes) >= PARALLEL_FROM_BYTES
         return is_much or bool(self._running)
 
-    def prepare(self, collection: Collection, changes: Iterable[Change], here: Prepare) -> Iterator[Prepared]:
-        """Prepare files, and yield them in their order.
+    def prepare(
+        self, collection: Collection, embedding: Embedding, changes: Iterable[Change], here: Prepare
+    ) -> Iterator[Prepared]:
+        """Prepare files with the embedder of these settings, and yield them in their order.
 
         Before this process would have to wait, it prepares some by itself, with `here`.
         """
@@ -100,7 +104,7 @@ class Processes:
         try:
             while True:
                 while len(tasks) < TASKS_AHEAD * (self._limit + 1) and (part := next(parts, None)):
-                    tasks.append(self._add(_Task(collection, part)))
+                    tasks.append(self._add(_Task(collection, embedding, part)))
                 if not tasks:
                     return
                 if own := self._task_for_writer(tasks[0]):
@@ -175,7 +179,7 @@ class Processes:
             while True:
                 while len(sent) < TASKS_EACH and (task := self._take(wait=not sent)):
                     sent.append(task)
-                    child.send(stdin, pickle.dumps((task.collection, task.changes)))
+                    child.send(stdin, pickle.dumps((task.collection, task.embedding, task.changes)))
                 if not sent:
                     break
                 result = child.receive(stdout)
@@ -254,9 +258,9 @@ def main() -> None:
     embedders = {}
     while True:
         collection: Collection
+        settings: Embedding
         changes: list[Change]
-        collection, changes = pickle.loads(tasks.get())  # noqa: S301
-        settings = config.embedding_of(collection.name.removesuffix(STAGING_SUFFIX))
+        collection, settings, changes = pickle.loads(tasks.get())  # noqa: S301
         if settings not in embedders:
             embedders[settings] = load_embedder(settings, config.model, config.retry)
         prepared = prepare_together(collection, changes, config, embedders[settings])

@@ -9,15 +9,17 @@ from annai.stores.base import STAGING_SUFFIX, Store
 from annai.types import Collection
 
 
-def check_embedder(store: Store, collection: Collection, embedder: Embedder) -> None:
-    """Raise `EmbedderMismatch` if another embedder made the index: their vectors cannot be compared."""
+def is_of_another(store: Store, collection: Collection, embedder: Embedder) -> bool:
+    """Whether another embedder made the collection's vectors, which can be compared with no others."""
     # An index without documents has no vectors to compare: the settings may change their mind.
-    if collection.embedder not in ("", embedder.identity) and store.dimension(collection.name):
-        raise EmbedderMismatch(
-            f"The collection {collection.name!r} was indexed with {collection.embedder}, but the settings ask for "
-            f"{embedder.identity}",
-            f"run `annai import -c {collection.name} -m replace`.",
-        )
+    return collection.embedder not in ("", embedder.identity) and bool(store.dimension(collection.name))
+
+
+def change_note(collection: Collection, asked: str, way: str = "") -> str:
+    """Which model made the vectors that a collection has until it gets those of another, and the way to these."""
+    name = collection.name
+    way = way or f"`annai import -c {name} -m replace` makes new ones"
+    return f"{name!r} still has the vectors of {collection.embedder}, and the settings name {asked}: {way}"
 
 
 def check_model(store: Store, collection: Collection, identity: str, probed: str) -> None:
@@ -40,6 +42,10 @@ def check_model(store: Store, collection: Collection, identity: str, probed: str
 
 def record_model(store: Store, collection: Collection, embedder: Embedder) -> Collection:
     """Check that the model is still the one that made the vectors; note which one makes them, before the first."""
+    # Read again: another process may have replaced the collection by one of another model.
+    collection = next((each for each in store.collections() if each.name == collection.name), collection)
+    if is_of_another(store, collection, embedder):
+        raise EmbedderMismatch(f"{change_note(collection, embedder.identity)}.")
     probed = ""
     if not embedder.is_additive:
         try:

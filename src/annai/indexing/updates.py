@@ -11,7 +11,7 @@ from dataclasses import replace
 from annai import collection as collections
 from annai.asking.references import Part
 from annai.config import Config
-from annai.errors import FilesGone, IndexBusy
+from annai.errors import AnnaiError, FilesGone, IndexBusy
 from annai.indexing.comparison import Comparison
 from annai.indexing.indexer import Indexer, Outcomes
 from annai.indexing.lock import IndexLock
@@ -47,17 +47,38 @@ class Updates:
         allow_deletions: bool = False,
         adopt: bool = False,
         progress: Progress | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        between: Callable[[], None] = lambda: None,
+        timeout: float = IMPORT_WAIT_SECONDS,
     ) -> ImportSummary:
-        """Index all of a collection anew; searches find what it held before until that is done."""
-        with self.alone(), self._store.replacing(collection.name) as mine, Run(self._config, progress) as run:
+        """Index all of a collection anew; searches find what it held before until that is done.
+
+        What waits in the queue is indexed meanwhile. `between` is called after each batch.
+        """
+        with (
+            self.alone(timeout),
+            self._store.replacing(collection.name) as mine,
+            Run(self._config, progress, stop) as run,
+            Run(self._config, stop=run.should_stop) as aside,
+        ):
             if not mine:
                 raise IndexBusy(
                     f"Another process is replacing the collection {collection.name!r}",
                     "try again when it has finished.",
                 )
-            replaced = self._indexer.replace(collection, run, allow_deletions=allow_deletions, adopt=adopt)
+
+            def work_between() -> None:
+                between()
+                self._process_aside(aside)
+
+            replaced = self._indexer.replace(
+                collection, run, allow_deletions=allow_deletions, adopt=adopt, between=work_between
+            )
+            if replaced is None:
+                return ImportSummary()
             self._store.apply_settings()
-        return replace(_logged(_summary(replaced.outcomes, run.done)), left_out=replaced.left_out)
+        summary = _summary(replaced.outcomes, run.done, {"unchanged": replaced.unchanged})
+        return replace(_logged(summary), left_out=replaced.left_out)
 
     def update(
         self,
@@ -195,28 +216,37 @@ class Updates:
         self._indexer.log_times()
         return outcomes
 
+    def _process_aside(self, run: Run) -> None:
+        """Index what is due while something else is being built; what cannot be embedded now waits."""
+        here = collections.here(self._store, self._config)
+        try:
+            while not run.should_stop() and self._store.requests.due(here) and self._indexer.step(run):
+                pass
+        except AnnaiError as error:
+            logger.warning("%s", error)
+
     def _step(self, run: Run) -> Outcomes | None:
         """Index the oldest requests; if there are none, requeue what a process that died left unfinished."""
         outcomes = self._indexer.step(run)
         if outcomes is None:
             self._store.requests.recover()
-            self._store.delete_abandoned()
+            self._store.delete_abandoned(self._indexer.is_unfinished)
         return outcomes
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, timeout: float = IMPORT_WAIT_SECONDS) -> Iterator[None]:
         """A block within which nobody else indexes; raises `IndexBusy` if another process does not finish in time."""
-        with self._lock.exclusive(timeout=IMPORT_WAIT_SECONDS) as mine:
+        with self._lock.exclusive(timeout=timeout) as mine:
             if not mine:
                 raise IndexBusy("Another process is indexing this project", "try again when it has finished.")
-            self._store.delete_abandoned()
+            self._store.delete_abandoned(self._indexer.is_unfinished)
             yield
 
     def delete_abandoned(self) -> None:
         """Delete what a process that died was building, unless somebody is indexing."""
         with self._lock.exclusive() as mine:
             if mine:
-                self._store.delete_abandoned()
+                self._store.delete_abandoned(self._indexer.is_wanted)
 
 
 def _is_open(request: Request, attempts: int) -> bool:

@@ -35,7 +35,7 @@ from annai.interfaces.page.keys import Keys
 from annai.interfaces.page.routes import PUBLIC_PATHS, Page
 from annai.interfaces.rpc import Service
 from annai.serving import daemon, pidfile
-from annai.serving.changes import StoreChanges, store_digest
+from annai.serving.changes import StoreChanges, models_digest, store_digest
 from annai.serving.pidfile import ServerRecord
 from annai.serving.tokens import TokenFile
 from annai.settings import Server as ServerSettings
@@ -358,4 +358,5 @@ def _record(config: Config, listener: socket.socket, log: Path | None) -> Server
         process_created=psutil.Process().create_time(),
         secret=secrets.token_urlsafe(32),
         store=store_digest(config),
+        models=models_digest(config),
     )

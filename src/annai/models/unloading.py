@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import psutil
 
 from annai.settings import Model
+from annai.timer import loading
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,8 @@ class AutoUnloaded(Generic[T]):
         """Use it within the block; it is loaded first if necessary."""
         with self._lock:
             if self._value is None:
-                self._value = self._load()
+                with loading():
+                    self._value = self._load()
                 self._start_checks()
             self._users += 1
             value = self._value

@@ -97,7 +97,7 @@ class ScoredPassage(NamedTuple):
 
 
 def find_passages(
-    store: PassageSearcher, embedder: Embedder, meant: Meant, exclusions: Exclusions
+    store: PassageSearcher, embedder: Embedder | None, meant: Meant, exclusions: Exclusions
 ) -> list[ScoredPassage]:
     """The passages worth showing, best first.
 
@@ -106,10 +106,12 @@ def find_passages(
     """
     query = meant.query
     vector: NDArray[np.float32] | None = None
-    if query.mode != "keyword":
+    if embedder and query.mode != "keyword":
         with timer("query_embedding"):
             vector = embedder.embed_query(query.text)
-    find = partial(_find_scored, store, meant, exclusions, vector, is_contextual=not embedder.is_additive)
+    find = partial(
+        _find_scored, store, meant, exclusions, vector, is_contextual=bool(embedder and not embedder.is_additive)
+    )
     found = find(CANDIDATES)
     min_score = MIN_SCORE_SHARE * max((each.score for each in found), default=0.0)
     worthy = [each for each in found if each.score >= min_score and each.score > 0]
@@ -155,7 +157,9 @@ def _find_scored(
     with timer("rank"):
         # A search by meaning alone finds nothing by its words; they only tell how sure its results are.
         found = store.lookup([*(similarity if query.mode == "vector" else similarity | keywords)])
-        translated = _match_translated(store, meant, exclusions, found, count) if query.mode == "hybrid" else {}
+        translated: dict[int, float] = {}
+        if query.mode == "hybrid":
+            translated = _match_translated(store, meant, exclusions, found, count, has_vectors=vector is not None)
         # By path, so that what scores alike comes in the same order however often it was indexed.
         stored = sorted(found.values(), key=lambda each: (each.collection, each.path, each.key))
         scored = _score_passages(
@@ -165,15 +169,21 @@ def _find_scored(
 
 
 def _match_translated(
-    store: PassageSearcher, meant: Meant, exclusions: Exclusions, found: dict[int, StoredSection], count: int
+    store: PassageSearcher,
+    meant: Meant,
+    exclusions: Exclusions,
+    found: dict[int, StoredSection],
+    count: int,
+    *,
+    has_vectors: bool,
 ) -> dict[int, float]:
     """How well passages in another script than the question's match its words in the other language; adds them.
 
-    Only if some were found by their meaning already: otherwise there are none, or none that answers.
+    Only if some were found by their vectors already: otherwise there are none, or none that answers.
     """
     text = meant.spelled_out
     is_cjk_text = any(map(is_cjk, text))
-    if all(each.is_cjk == is_cjk_text for each in found.values()):
+    if has_vectors and all(each.is_cjk == is_cjk_text for each in found.values()):
         return {}
     terms = translate_words(text, is_cjk_text=is_cjk_text)
     find = partial(store.matching, terms, FIELD_WEIGHTS, where=meant.query.where)

@@ -17,8 +17,8 @@ from annai.timer import timer
 logger = logging.getLogger(__name__)
 
 
-def search(store: PassageSearcher, embedder: Embedder, query: Query) -> Answer:
-    """Answer a question, already checked, from what is indexed."""
+def search(store: PassageSearcher, embedder: Embedder | None, query: Query) -> Answer:
+    """Answer a question, already checked, from what is indexed; without an embedder, from all but its vectors."""
     start = perf_counter()
     with timer("search_total"), store.snapshot():
         with timer("understand_query"):

@@ -5,6 +5,7 @@ Other settings are read when a server starts, and change nothing in one that run
 
 import dataclasses
 import os
+from binascii import crc32
 from pathlib import Path
 
 from annai.config import CONFIG_NAME, CONFIG_VARIABLE, Config, find_settings, load_config
@@ -23,6 +24,11 @@ def store_digest(config: Config) -> str:
 
         address = hashlib.blake2b(store.url.encode(), digest_size=8).hexdigest()
     return repr((store.engine, address, store.schema, store.collection_name))
+
+
+def models_digest(config: Config) -> str:
+    """Which models the settings name for documents."""
+    return f"{crc32(repr((config.embedding, dict(config.collections))).encode()):08x}"
 
 
 class StoreChanges:

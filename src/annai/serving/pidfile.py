@@ -52,6 +52,8 @@ class ServerRecord:
     """Known to the server and to whoever may read this file: it proves who the server is, and allows to stop it."""
     store: str = ""
     """Which store it serves (`changes.store_digest`)."""
+    models: str = ""
+    """Which models it was started with (`changes.models_digest`)."""
 
     @property
     def url(self) -> str:

@@ -344,14 +344,14 @@ class DocumentWriter(DocumentReader):
         """
         yield True
 
-    def delete_abandoned(self) -> None:
-        """Delete the collections that a process was building when it died.
+    def delete_abandoned(self, is_wanted: Callable[[Collection], bool] = lambda _: False) -> None:
+        """Delete the collections that a process was building when it died, but for those that are wanted.
 
         Only the holder of the index lock may call it: nobody else is building then. In a shared store it does nothing
         while anybody is within `bulk`.
         """
         for each in self.collections():
-            if each.name.endswith(STAGING_SUFFIX):
+            if each.name.endswith(STAGING_SUFFIX) and not is_wanted(each):
                 self.delete_collection(each.name)
 
 

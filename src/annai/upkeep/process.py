@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import BinaryIO, cast
 
@@ -28,12 +29,12 @@ STOP_SECONDS = 20.0
 
 
 class IndexingProcess:
-    """A process that works through the queue of a project once."""
+    """A process that works through the queue of a project once, and changes the models of some collections."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, to_change: Sequence[str] = ()) -> None:
         self._process = child.start("annai.upkeep.process", is_read=False)
         with suppress(OSError):  # If it was killed already, `was_killed` says so.
-            child.send(cast("BinaryIO", self._process.stdin), pickle.dumps(config))
+            child.send(cast("BinaryIO", self._process.stdin), pickle.dumps((config, to_change)))
 
     @property
     def is_running(self) -> bool:
@@ -70,7 +71,9 @@ def main() -> None:
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     # Only the process that started this one can write here.
-    config: Config = pickle.loads(child.first_message())  # noqa: S301
+    config: Config
+    to_change: Sequence[str]
+    config, to_change = pickle.loads(child.first_message())  # noqa: S301
     parent_ended = threading.Event()
 
     def wait_for_parent() -> None:
@@ -83,6 +86,7 @@ def main() -> None:
     try:
         with Engine(config) as engine:
             engine.process_queue(timeout=LOCK_TIMEOUT_SECONDS, stop=parent_ended.is_set)
+            engine.change_models(to_change, stop=parent_ended.is_set)
     except AnnaiError as error:
         logger.error("%s", error)
         sys.exit(1)

@@ -55,8 +55,11 @@ WATCH_START_SECONDS = 2.0
 MENDING_SECONDS = 60.0
 """How often an engine beside the index that fails or lost its data is given it again."""
 
-STORE = ":store"
-"""Under what the last error of that is remembered: no name of a collection."""
+CHANGE_RETRY_SECONDS = 60.0
+"""How often making vectors with another model is tried again after it failed."""
+
+STORE, MODELS = ":store", ":models"
+"""Under what the last errors of those are remembered: no names of collections."""
 
 
 class Worker:
@@ -94,6 +97,10 @@ class Worker:
         # Other embedders than additive ones compute outside of the interpreter, and would be in memory twice.
         self._can_offload = bool(sys.executable) and engine.embedder.is_additive
         self._next_offload = 0.0
+        self._next_change = 0.0
+        self._started_with: dict[str, str] = {}
+        """The model of each collection when this process started. One that was changed since was so by newer settings
+        than this process has, and stays."""
 
     def start(self) -> None:
         """Start the thread, and return at once."""
@@ -103,6 +110,7 @@ class Worker:
             return  # As on a read replica: others keep it fresh.
         self._engine.wake = self._wake.set
         self._engine.follow(self.catch_up, self._follow)
+        self._started_with = {each.name: each.embedder for each in self._engine.store.collections()}
         self._thread.start()
 
     @property
@@ -167,21 +175,42 @@ class Worker:
                 keeper.release()
 
     def _keep_fresh(self) -> None:
-        if self._should_offload():
-            self._index_in_process()
+        to_change = self._models_to_change()
+        self._engine.is_changing_models = bool(to_change)
+        if self._should_offload() or (to_change and self._may_offload()):
+            self._index_in_process(to_change)
         else:
-            self._index_here()
+            self._index_here(to_change)
+
+    def _models_to_change(self) -> list[str]:
+        """The collections that wait for the vectors of the model that the settings name."""
+        if time.monotonic() < self._next_change:
+            return []
+        found = self._engine.models_to_change(self._watched)
+        return [name for name, embedder in found.items() if self._started_with.get(name) == embedder]
+
+    def _change_models(self, names: Sequence[str]) -> None:
+        """Make those vectors here, and meanwhile go on queuing changes."""
+
+        def queue() -> None:
+            self._watch()
+            self._queue_changes()
+
+        self._engine.change_models(names, stop=self._stop.is_set, between=queue)
+
+    def _may_offload(self) -> bool:
+        return self._can_offload and time.monotonic() >= self._next_offload
 
     def _should_offload(self) -> bool:
         """Whether so many files are due that indexing them here would slow down searches."""
-        if not self._can_offload or time.monotonic() < self._next_offload:
+        if not self._may_offload():
             return False
         here = collections.here(self._engine.store, self._engine.config)
         return self._engine.store.requests.due(here) >= OFFLOAD_FROM_FILES
 
-    def _index_in_process(self) -> None:
+    def _index_in_process(self, to_change: Sequence[str]) -> None:
         """Let another process work through the queue, and meanwhile go on queuing changes."""
-        process = IndexingProcess(self._engine.config)
+        process = IndexingProcess(self._engine.config, to_change)
         try:
             while process.is_running and not self._stop.is_set():
                 self._wake.clear()
@@ -201,7 +230,7 @@ class Worker:
             )
             self._next_offload = time.monotonic() + OFFLOAD_RETRY_SECONDS
 
-    def _index_here(self) -> None:
+    def _index_here(self, to_change: Sequence[str]) -> None:
         """Queue what changed, index what is due, and wait for more."""
         self._wake.clear()
         self._watch()
@@ -210,6 +239,8 @@ class Worker:
             return
         if self._engine.process_queue(timeout=0.0, stop=lambda: self._stop.is_set() or bool(self._changed)):
             self._engine.worker_problem = self._errors[""] = ""
+        if to_change and not self._succeeds(MODELS, partial(self._change_models, to_change)):
+            self._next_change = time.monotonic() + CHANGE_RETRY_SECONDS
         if self._engine.store.problem and time.monotonic() >= self._next_mending:
             self._succeeds(STORE, self._engine.mend_store)
             self._next_mending = time.monotonic() + MENDING_SECONDS

@@ -87,7 +87,7 @@ def command(
     except KeyboardInterrupt:
         if mode != "replace":
             raise
-        # What was built so far is deleted, unlike what an update indexed.
+        # No search sees what was built so far, unlike what an update indexed.
         raise KeyboardInterrupt("the collection is as it was before.") from None
     tell(summary, perf_counter() - start, as_json=as_json)
 
@@ -127,5 +127,7 @@ def tell(summary: ImportSummary, seconds: float, *, as_json: bool) -> None:
     if summary.left_out:
         told = "; ".join(left_out_lines(summary.left_out))
         echo(f"{told[0].upper()}{told[1:]}.", err=True)
+    if summary.note:
+        echo(summary.note, err=True)
     if summary.skipped or summary.failed:
         echo("`annai status` shows which files were skipped or failed, and why.", err=True)

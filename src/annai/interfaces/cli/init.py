@@ -1,5 +1,6 @@
 """`annai init`: write a settings file that explains itself."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -8,7 +9,8 @@ from annai.config import CONFIG_NAME, check_settings, find_settings
 from annai.errors import ConfigError
 from annai.interfaces.ancestors import convert, settings_text
 from annai.interfaces.cli.conventions import Command, common_options
-from annai.interfaces.terminal import echo, say
+from annai.interfaces.cli.trust import ask
+from annai.interfaces.terminal import echo, is_terminal, say
 from annai.settings import template
 
 
@@ -42,6 +44,10 @@ def command(force: bool, source: Path | None) -> None:
     if converted and converted.unknown:
         echo(f"Without counterpart in annai: {', '.join(converted.unknown)}; docs/migrating.md says more.")
     asked = find_settings(docs_dir=file.parent)
-    if not asked.is_trusted:
+    if asked.is_trusted:
+        return
+    if is_terminal(sys.stdin):
+        ask(asked)
+    else:
         names = ", ".join(demand.setting for demand in asked.demands)
         echo(f"It reaches beyond this folder ({names}); `annai trust` allows that.")

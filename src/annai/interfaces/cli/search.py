@@ -28,9 +28,13 @@ from annai.interfaces.render.answer import SEARCH_FORMATS, print_answer
 from annai.interfaces.render.notes import result_count, unmatched_lines
 from annai.interfaces.terminal import echo
 from annai.opening import open_project
+from annai.timer import seconds_loading
 from annai.values import choices
 
 logger = logging.getLogger(__name__)
+
+SLOW_LOAD_SECONDS = 2.0
+"""Whoever waits this long for a model is told how not to."""
 
 
 class _Search(Command):
@@ -214,6 +218,7 @@ def command(
         config = with_index_file(config, database)
         if not database.exists():
             raise ConfigError(f"There is no index file {database}", f"`annai import --database {database}` makes one.")
+    loaded_before = seconds_loading()
     with open_project(config) as project, progress_bar("Indexing") as progress:
         answer = project.search(asked, progress=progress, confirm=confirm_large_index(yes))
     warn_if_stale(answer.freshness)
@@ -222,6 +227,8 @@ def command(
         echo(line, err=True)
     if not answer.results and not answer.unmatched and not answer.unmet:
         echo(_nothing(answer, asked), err=True)
+    if seconds_loading() - loaded_before > SLOW_LOAD_SECONDS:
+        echo("`annai server start` keeps the model loaded.", err=True)
     if not (answer.results and answer.confident):
         raise click.exceptions.Exit(NOTHING_FOUND)
 

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from annai.config import find_settings, user_folder
+from annai.config import FoundSettings, find_settings, load_config, user_folder
+from annai.engine.models import forget_models
 from annai.errors import ConfigError
 from annai.interfaces.cli.conventions import Command, common_options
 from annai.interfaces.cli.options import config_option, docs_dir_option
@@ -45,20 +46,28 @@ def command(yes: bool, listing: bool, revoke: bool, docs_dir: Path | None, confi
     found = find_settings(config=config, docs_dir=docs_dir)
     key = _shown(str(found.key))
     if revoke:
-        say(f"{key} is no longer trusted." if store.revoke(found.key) else f"{key} was not trusted.")
+        is_revoked = store.revoke(found.key)
+        forget_models(load_config(config=config, docs_dir=docs_dir))
+        say(f"{key} is no longer trusted." if is_revoked else f"{key} was not trusted.")
         return
-    if not found.is_trusted:
-        if not (value := found.digest):
-            folders = " and ".join(map(_shown, model_folders(found.demands)))
-            raise ConfigError(f"{folders} holds too many files for a model", "name a folder with nothing else in it.")
-        _show(key, found.demands)
-        if not yes and not click.confirm("Trust this project with it?", err=True):
-            say("Nothing was trusted.")
-            return
-        store.trust_file(found.key, value)
-        say(f"{key} is trusted until it changes; `annai trust --revoke` takes that back.")
-    else:
+    if found.is_trusted:
         say("Everything here is trusted." if found.demands else "Nothing here needs your trust.")
+    else:
+        ask(found, yes=yes)
+
+
+def ask(found: FoundSettings, *, yes: bool = False) -> None:
+    """Show what settings ask for, and trust them if the user agrees, or has agreed by `yes`."""
+    key = _shown(str(found.key))
+    if not (value := found.digest):
+        folders = " and ".join(map(_shown, model_folders(found.demands)))
+        raise ConfigError(f"{folders} holds too many files for a model", "name a folder with nothing else in it.")
+    _show(key, found.demands)
+    if not yes and not click.confirm("Trust this project with it?", err=True):
+        say("Nothing was trusted.")
+        return
+    TrustStore(user_folder()).trust_file(found.key, value)
+    say(f"{key} is trusted until it changes; `annai trust --revoke` takes that back.")
 
 
 def _show(key: str, demands: Sequence[Demand]) -> None:

@@ -77,6 +77,9 @@ def import_result(summary: ImportSummary, status: Status, reasons: Sequence[str]
     total, waiting = sum(each.statistics.sections for each in status.collections), waiting_files(status.requests)
     fields: dict[str, Any] = {**summary.counts, "total_sections": total}
     text = f"{'Done' if waiting else 'The index is up to date'}: {summary_line(summary)}, total_sections {total:,}."
+    if summary.note:
+        fields["note"] = clip_line(summary.note)
+        text += f" {fields['note']}"
     if waiting:
         fields["waiting"] = waiting
         text += f" {waiting:,} other files still wait to be indexed."
@@ -119,6 +122,8 @@ def status_result(
         "database": clip(status.database),
         "size_on_disk": status.size_on_disk,
     }
+    if notes := fit_lines([each.note for each in collections if each.note], share // 2):
+        fields["notes"] = notes
     if problem:
         fields["problem"] = clip_line(problem)
     queued = max(status.queued, waiting)
@@ -128,6 +133,7 @@ def status_result(
         f"The index of `{fields['root']}` is {'not up to date' if problem else state}: {fields['documents']:,} "
         f"documents, {fields['sections']:,} sections.",
         *([fields["problem"]] if problem else []),
+        *notes,
         *row_lines,
         *([f"Being indexed now: {', '.join(indexing)}"] if indexing else []),
         *([f"Not indexed ({total:,}):", _list(named)] if named else []),

@@ -1,6 +1,6 @@
 """How does PostgreSQL hold an index? Documents, vectors, keywords and the queue in one database that machines share."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -159,12 +159,12 @@ class PostgresStore(Store):
         with self._database.advisory_lock(f"replace_{name}") as mine:
             yield mine
 
-    def delete_abandoned(self) -> None:
+    def delete_abandoned(self, is_wanted: Callable[[Collection], bool] = lambda _: False) -> None:
         """While no other process is within `bulk`; one that died has lost its lock."""
         if any(each.name.endswith(STAGING_SUFFIX) for each in self.collections()):
             with self._database.advisory_lock("bulk") as mine:
                 if mine:
-                    super().delete_abandoned()
+                    super().delete_abandoned(is_wanted)
 
     def lookup(self, keys: Sequence[int]) -> dict[int, StoredSection]:
         """Sections by key."""
