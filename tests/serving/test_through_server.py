@@ -19,7 +19,7 @@ from annai.config import load_config
 from annai.engine import Engine
 from annai.interfaces.http import Application
 from annai.interfaces.rpc import Service
-from annai.serving.pidfile import ServerRecord, publish, read_token
+from annai.serving.pidfile import ServerRecord, publish, read_token, withdraw
 from tests.conftest import Annai, results, state_of
 from tests.loopback import eventually, served
 from tests.serving.conftest import SETTINGS, LivingProject
@@ -137,6 +137,7 @@ def test_a_search_through_the_projects_server_is_one_exchange(engine: Engine, an
             assert "a.md" in annai("search", "apple").stdout
             assert application.exchanges == ["/rpc"]
             application.exchanges.clear()
+        withdraw(engine.config, record)
 
 
 def test_a_search_through_a_server_loads_no_engine(place: LivingProject) -> None:

@@ -148,7 +148,7 @@ class Engine(Project):
             return self._embedders.former(collection.embedder)
         except EmbedderError as error:
             note = self._change_note(collection)
-            raise EmbedderMismatch(f"{note}", f"the former model cannot be opened: {error}.") from error
+            raise EmbedderMismatch(note, f"the former model cannot be opened: {error}.") from error
 
     @cached_property
     def _reranker(self) -> Reranker | None:

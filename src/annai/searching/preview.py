@@ -9,6 +9,7 @@ import numpy as np
 from annai.answers import FIRST_TIMES
 from annai.definitions import dataclass, lazy_pattern
 from annai.embedders.static import token_model
+from annai.files.pages import page_at
 from annai.searching.closeness import question_tokens
 from annai.searching.windows import RatedWindow
 from annai.text.escapes import cells
@@ -91,7 +92,7 @@ def _preview(question: str, document: Document, section: Section, span: tuple[in
         return Preview("", line_at(document.text, start), start, start)
     candidates = [each for each in sentences if each.position < end] or sentences
     best = _best_start(question, sentences, len(candidates), lines)
-    text, shown = _fitting(sentences, _beginning(sentences, best, lines), lines)
+    text, shown = _fitting(sentences, _beginning(document, sentences, best, lines), lines)
     at = sentences[shown[0]].position
     return Preview(text, line_at(document.text, at), at, sentences[shown[-1]].position)
 
@@ -115,9 +116,16 @@ def _best_start(question: str, sentences: Sequence[Sentence], count: int, lines:
     return int(np.argmax(scores >= NEARLY * scores.max()))
 
 
-def _beginning(sentences: Sequence[Sentence], best: int, lines: int) -> int:
-    """From which sentence on to show, so that the best one is shown: the window's first if that is possible."""
-    here = [index for index in range(best) if sentences[index].part == sentences[best].part]
+def _beginning(document: Document, sentences: Sequence[Sentence], best: int, lines: int) -> int:
+    """From which sentence on to show, so that the best one is shown: the window's first if that is possible.
+
+    What is shown begins on the page of the best one, under the same heading.
+    """
+
+    def place(sentence: Sentence) -> tuple[int, int]:
+        return sentence.part, page_at(document.path, document.text, sentence.position)
+
+    here = [index for index in range(best) if place(sentences[index]) == place(sentences[best])]
     before = [index for index in here if sentences[index].factor >= _weakest(sentences[best])]
     fits = before and _count(_layout([sentences[each] for each in (*before, best)])) <= lines
     return before[0] if fits else best

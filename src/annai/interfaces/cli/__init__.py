@@ -26,7 +26,7 @@ COMMANDS = {
     "collection": ("collection", "Register folders as collections."),
     "tool": ("collection", ""),
     "import": ("imports", "Index a collection now, or rebuild it."),
-    "index": ("index", "Show what waits to be indexed, or index some files again."),
+    "index": ("index", "Show what waits to be indexed and what was, or index some files again."),
     "projects": ("projects", "List the projects that have an index, or forget one."),
     "store": ("store", "Check the index, compact it, or move it to another engine."),
     "server": ("server", "Run a server for this project."),
