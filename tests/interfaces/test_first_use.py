@@ -78,7 +78,7 @@ def test_a_search_waits_for_the_first_index_that_another_process_makes(
         maker.process_queue(timeout=0)
         maker.lock.release()
         answer = searching.result()
-        assert (len(answer.results), answer.freshness.waiting) == (2, 0)
+        assert (len(answer.results), answer.freshness.is_first) == (2, False)
         assert {each.total for each in told} == {2}
         # What is made already is searched as it is while others index.
         assert maker.lock.acquire()

@@ -267,7 +267,7 @@ def test_while_much_is_indexed_the_state_is_told_and_a_path_is_indexed_first(
         embedding.set()
         done = agent.fields("reindex", paths=["zebra.md"])
         assert (done["added"], done["failed"]) == (1, 0)
-        assert done["waiting"] > 500
+        assert done["waiting"] > 0
         assert agent.fields("get_document", path="zebra.md")["content"].startswith("# The zebra")
         assert agent.fields("reindex", paths=["zebra.md"])["unchanged"] == 1
         assert agent.fields("reindex", paths=["zebra.md"], force=True)["updated"] == 1
