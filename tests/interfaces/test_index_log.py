@@ -68,6 +68,16 @@ def test_the_log_of_a_folder_and_of_a_file_that_is_gone(history: Annai) -> None:
     assert "no file or folder" in history("index", "log", "nothing.md", code=1).stderr
 
 
+def test_the_log_has_what_was_indexed_anew(history: Annai) -> None:
+    before = len(log(history))
+    history("import", "-m", "replace")
+    assert [(each["path"], each["status"], each["error"]) for each in log(history)[:-before]] == [
+        ("guide/a.md", "completed", ""),
+        ("bad.md", "skipped", "binary file"),
+    ]
+    assert log(history, "guide/a.md")[0]["hash"] == sha256(b"# A, changed").hexdigest()
+
+
 def test_the_log_is_empty_before_anything_was_indexed(annai_here: Annai, write: Write) -> None:
     write("a.md", "# A")
     done = annai_here("index", "log")

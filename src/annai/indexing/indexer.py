@@ -125,6 +125,7 @@ class Indexer:
         """
         if not adopt:
             check_owner(self._store, self._config, collection)
+        begun = timestamp()
         known = self._store.states(collection.name)
         if known and not allow_deletions:
             found = scan_collection(self._store, self._config, collection, known)
@@ -153,9 +154,30 @@ class Indexer:
             if replaced is None:
                 return None
             self._store.swap_collection(name, collection.name)
+        self._record_history(collection.name, begun)
         record_origin(self._store, self._config, find(self._store, self._config, collection.name), adopt=adopt)
         self.log_times()
         return replaced
+
+    def _record_history(self, name: str, begun: str) -> None:
+        """Add what became of each file to the history; each took the time of all of them."""
+        ended = timestamp()
+        self._store.requests.record(
+            [
+                Request(
+                    id=0,
+                    collection=name,
+                    path=path,
+                    hash=state.hash,
+                    status=state.problem.kind if state.problem else "completed",
+                    created_at=begun,
+                    started_at=begun,
+                    completed_at=ended,
+                    error=state.problem.reason if state.problem else "",
+                )
+                for path, state in sorted(self._store.states(name).items())
+            ]
+        )
 
     def is_unfinished(self, staging: Collection) -> bool:
         """Whether a collection that is being built is worth going on with: another model makes its vectors."""

@@ -152,6 +152,10 @@ class Requests(ABC):
         """
 
     @abstractmethod
+    def record(self, ended: Sequence[Request]) -> None:
+        """Add requests that ended without having waited, as those of a collection indexed anew; their ids are new."""
+
+    @abstractmethod
     def recover(self, *, died: bool = True) -> int:
         """Make every request that is `processing` pending again, and return how many there were.
 

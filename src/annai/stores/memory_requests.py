@@ -82,6 +82,12 @@ class MemoryRequests(Requests):
                     attempts=row.attempts + (result.status == "pending"),
                 )
 
+    def record(self, ended: Sequence[Request]) -> None:
+        """Under new numbers."""
+        with self._lock:
+            for each in ended:
+                self._keep(dataclasses.replace(each, id=next(self._numbers)))
+
     def recover(self, *, died: bool = True) -> int:
         """Skip those whose path was queued again; the others are pending again."""
         with self._lock:

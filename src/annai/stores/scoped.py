@@ -256,6 +256,10 @@ class _ScopedRequests(Requests):
         """Refused."""
         _refuse()
 
+    def record(self, ended: Sequence[Request]) -> None:
+        """Refused."""
+        _refuse()
+
     def recover(self, *, died: bool = True) -> int:
         """Refused."""
         _refuse()

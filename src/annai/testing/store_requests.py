@@ -1,6 +1,7 @@
 """Does a store keep the queue? The latest request of a path wins, and nobody gets one that another has."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from annai.answers import Where
@@ -93,6 +94,13 @@ def test_the_history_has_what_ended_last_first_and_knows_folders(store: Store) -
     assert [each.path for each in store.requests.latest("completed", "a", under=["guide", "it's.md"])] == [
         *("guide/two.md", "it's.md"),
     ]
+    number = numbers["it's.md"]
+    (done,) = store.requests.get([number])
+    store.requests.record([replace(done, id=0, path="anew.md", status="failed", error="it's broken")])
+    store.requests.record([])
+    (added,) = store.requests.latest("failed", "a")
+    assert added == replace(done, id=added.id, path="anew.md", status="failed", error="it's broken")
+    assert added.id > number
     assert store.requests.latest(None, "a", under=[]) == store.requests.latest(None, "a", under=["nothing"]) == []
 
 

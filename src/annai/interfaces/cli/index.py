@@ -76,9 +76,9 @@ def log(config: Config, path: str, status: str | None, limit: int, form: str | N
     """Show what was indexed lately, and what failed or was skipped.
 
     Newest first: when, how long it took, from which content (the beginning of its
-    SHA-256), and why if it was not indexed. Files that are indexed together take the
-    time of all of them. PATH is a document or a folder, though it may be gone by now.
-    worker.keep_days says how long this is kept; an import with -m replace is not in it.
+    SHA-256), and why if it was not indexed. Files that are indexed together, such as those
+    of an import with -m replace, take the time of all of them. PATH is a document or a
+    folder, though it may be gone by now. worker.keep_days says how long this is kept.
     """
     with open_project(config) as project:
         found = project.requests(

@@ -96,6 +96,20 @@ class PostgresRequests(Requests):
                 (*map(list, zip(*rows, strict=True)), self._worker),
             )
 
+    def record(self, ended: Sequence[Request]) -> None:
+        """In one statement."""
+        rows = [
+            (one.collection, escape(one.path), one.hash, one.status, escape(one.error), *_stamps(one)) for one in ended
+        ]
+        if rows:
+            self._database.rows(
+                """INSERT INTO annai_requests
+                (collection, path, hash, status, error, created_at, started_at, completed_at)
+                SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
+                    %s::timestamptz[], %s::timestamptz[], %s::timestamptz[])""",
+                tuple(map(list, zip(*rows, strict=True))),
+            )
+
     def recover(self, *, died: bool = True) -> int:  # noqa: ARG002 - the leases tell who died
         """Only what this process claimed, and what nobody renews any more: others are processing the rest."""
         return self._release("o.worker = %s OR o.leased_until < clock_timestamp()", (self._worker,))
@@ -228,6 +242,10 @@ def _request(row: Row) -> Request:
     number, collection, path, digest, status, created, started, completed, error, attempts = row
     times = (_time(created), _time(started), _time(completed))
     return Request(number, collection, unescape(path), digest, status, *times, unescape(error), attempts)
+
+
+def _stamps(request: Request) -> tuple[str, str, str]:
+    return request.created_at, request.started_at, request.completed_at
 
 
 def _time(moment: datetime | None) -> str:

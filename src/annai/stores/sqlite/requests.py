@@ -3,12 +3,15 @@
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 
 from annai.stores.base import LONGEST_PAUSE_SECONDS, PROCESS_ENDED, RequestResult, Requests
 from annai.stores.rows import REQUEST_COLUMNS, SUPERSEDED, names
 from annai.stores.sqlite.database import Database
 from annai.timer import timestamp
 from annai.types import Request, RequestStatus
+
+_ENDED = attrgetter("collection", "path", "hash", "status", "created_at", "started_at", "completed_at", "error")
 
 
 class SqliteRequests(Requests):
@@ -74,6 +77,16 @@ class SqliteRequests(Requests):
                     )
                     for result in results
                 ],
+            )
+
+    def record(self, ended: Sequence[Request]) -> None:
+        """One row each, in one go."""
+        with self._database.writing():
+            self._database.insert(
+                """INSERT INTO index_requests
+                (collection, path, hash, status, created_at, started_at, completed_at, error)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+                [*map(_ENDED, ended)],
             )
 
     def _is_queued(self, number: int) -> bool:
