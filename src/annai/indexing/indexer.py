@@ -262,7 +262,9 @@ class Indexer:
             self._finish(name, requests, skipped)
             return {}
         found = self._compare(collection, requests)
-        changes = [change for change in found.changes if change.path in requests]
+        # In the order of the queue: what does not fill a service's request is put back, and the first must not wait.
+        changed = {change.path: change for change in found.changes}
+        changes = [changed[path] for path in requests if path in changed]
         outcomes = self._finish_unchanged(collection.name, requests, found)
         killers = self._killers(collection, changes, requests)
         for batch in self._pipeline.apply(collection, changes, run, killers, more_follow=more_follow):
