@@ -1,9 +1,13 @@
 """What changed in watched folders? Linux reports a change before the call that made it returns: none comes late."""
 
+# mypy: disable-error-code="attr-defined"
+# The types are checked for other systems too, which have only half of these modules.
+
 import ctypes
 import errno
 import fcntl
 import os
+import select
 import struct
 import termios
 
@@ -85,6 +89,12 @@ class Inotify:
                 if mask & IGNORED:
                     self._places.pop(watch, None)
         return changed
+
+    def wait(self, milliseconds: int) -> bool:
+        """Wait until something is reported, but no longer than this; returns whether there is."""
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        return bool(poll.poll(milliseconds))
 
     def unread_bytes(self) -> int:
         """How much is reported that `changes` has not read."""

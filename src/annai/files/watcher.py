@@ -4,7 +4,6 @@ It only names paths: the scanner decides by its rules whether a path is a docume
 """
 
 import logging
-import select
 import sys
 import threading
 import time
@@ -151,10 +150,8 @@ class ExactWatcher(Watcher):
 
     def _watch(self) -> None:
         inotify = cast("Inotify", self._inotify)
-        changes = select.poll()
-        changes.register(inotify.descriptor, select.POLLIN)
         while not (self._stop.is_set() or self.has_failed):
-            if not changes.poll(STOP_POLL_MS):
+            if not inotify.wait(STOP_POLL_MS):
                 continue
             deadline, before = time.monotonic() + max(MAX_DELAY_MS, self._debounce_ms) / 1000, -1
             # Until there was a pause; a question that is asked meanwhile reads them at once.
